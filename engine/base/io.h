@@ -1,0 +1,82 @@
+/*
+ * One completion loop per shard. Linked with io_uring.c in the engine and with io_sim.c in the
+ * simulator, which decides every result, every order and the clock from a seed.
+ *
+ * An op belongs to the kernel, with all buffers it names, from the call that submits it until its
+ * done() was called without IO_MORE. Callbacks run from io_turn() only, never from inside a submit.
+ * No function here fails towards its caller: an op that could not be queued completes with -EBUSY.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+struct io;
+struct io_op;
+struct mail;
+
+enum {
+	IO_MORE = 1, /* in op->flags: a multishot op stays armed, done() will be called again */
+};
+
+struct io_op {
+	void (*done)(struct io_op *op, int res); /* res: >= 0 or -errno */
+	struct io_op *next;			 /* owned by the loop */
+	int res;				 /* owned by the loop */
+	uint32_t flags;				 /* IO_MORE while in done() */
+};
+
+/*
+ * A message from one shard's loop to another's. `deliver` runs on the receiving loop; from then on
+ * the mail belongs to the receiver. Messages between two loops arrive in the order sent.
+ */
+struct mail {
+	void (*deliver)(struct mail *mail, void *owner); /* owner: of the receiving loop */
+	struct mail *next;				 /* owned by the loop until delivered */
+	struct io *to;
+};
+
+struct io_options {
+	uint32_t entries; /* submission queue; the completion queue is four times as large */
+	void *owner;	  /* handed to mail->deliver() */
+};
+
+/* Must be called on the thread that will run it (SINGLE_ISSUER). -ENOSYS, -EPERM, -ENOMEM … */
+int io_open(const struct io_options *options, struct io **ret);
+void io_close(struct io *io);
+
+/*
+ * One turn: submit what is queued, wait until something completes, mail arrives or `until_ns`
+ * (CLOCK_MONOTONIC; UINT64_MAX: no limit; 0: do not wait) passes, then call every done() that is
+ * due. Returns the number of callbacks made, or -errno (never -EINTR, never -ETIME).
+ */
+int io_turn(struct io *io, uint64_t until_ns);
+
+/* The loop's clock, read once per turn: CLOCK_MONOTONIC nanoseconds. */
+uint64_t io_now_ns(const struct io *io);
+/* Read the clock now (a system call's worth); everything else uses io_now_ns(). */
+uint64_t io_clock_ns(struct io *io);
+/* Randomness for the engine: getrandom(2) in the engine, the seed in the simulator. */
+void io_random(struct io *io, void *ret_bytes, size_t bytes);
+
+void io_read(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
+void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
+void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
+void io_send(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
+void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *message);
+void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *message);
+/* Multishot: res is the new descriptor (SOCK_CLOEXEC | SOCK_NONBLOCK). */
+void io_accept(struct io *io, struct io_op *op, int fd);
+/* Multishot poll: res is the event mask. */
+void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events);
+/*
+ * Wait for the end of a child of this process and reap it. `ret_info` is a siginfo_t that lives
+ * until done(). (IORING_OP_WAITID, Linux 6.7.)
+ */
+void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info);
+/* Asks for the cancellation of `target`; target still completes, with -ECANCELED or its result. */
+void io_cancel(struct io *io, struct io_op *target);
+
+/* Send to another loop. Callable from the thread of `io` only. */
+void mail_send(struct io *io, struct io *to, struct mail *mail);

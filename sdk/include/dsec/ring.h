@@ -1,0 +1,347 @@
+/*
+ * The wire between a client and an engine: messages, and how they lie in shared memory.
+ *
+ * A message is an entry of fixed size plus payload bytes. Requests travel client to engine, events
+ * engine to client. The same messages go two ways:
+ *
+ *	ring	in a memfd the engine made: per channel a submission ring, a completion ring and a
+ *		ring of result buffers; payloads lie in an arena that the client owns
+ *	stream	inline over the handshake socket: entry, then payload_bytes / bytes of payload
+ *
+ * Everything is little endian, 64-bit, 8-byte aligned, without pointers or padding. The engine
+ * copies an entry once, checks the copy and uses the copy; sizes and masks are its own and are never
+ * read back. Reserved fields must be zero and are checked. An unknown op ends with UNSUPPORTED, an
+ * unknown flag with INVALID; neither disconnects.
+ *
+ * Handshake over a SOCK_STREAM unix socket (three steps, so that no client can hold a writable
+ * handle on the memory that it could punch or shrink):
+ *
+ *	client  -> hello {+ token bytes}
+ *	engine  -> welcome {+ memfd and eventfd by SCM_RIGHTS, for the ring transport}
+ *	client  -> mapped (one dsec_ring_step), after it mapped the memfd
+ *	engine  -> go (one dsec_ring_step), after F_SEAL_FUTURE_WRITE | F_SEAL_SEAL were verified
+ *
+ * With the stream transport welcome is the last step. Afterwards the socket is the lifeline and, in
+ * need_wakeup mode 2, carries one byte per wake-up from the engine to the client.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define DSEC__ASSERT(condition) static_assert(condition, #condition)
+extern "C" {
+#else
+#define DSEC__ASSERT(condition) _Static_assert(condition, #condition)
+#endif
+
+#define DSEC_RING_MAGIC 0x474e495243455344ull /* "DSECRING" */
+#define DSEC_RING_MAJOR 1u
+#define DSEC_RING_MINOR 0u
+
+/* 128 bits: node 64 | shard 12 | sequence 52. Never reused. */
+struct dsec_wire_id {
+	uint64_t hi, lo;
+};
+
+#define DSEC_ID_SHARD_SHIFT 52
+
+/* ---- handshake ---- */
+
+enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
+
+struct dsec_ring_hello {
+	uint64_t magic;
+	uint16_t major, minor_min, minor_max, transport;
+	uint64_t features;     /* what the client would like; the engine answers with what is on */
+	uint64_t arena_bytes;  /* asked; 0: the default. Clamped and echoed */
+	uint32_t requests_max; /* submission entries per channel; 0: the default */
+	uint32_t channels;     /* 0 or 1: one, on a home shard; UINT32_MAX: one per shard */
+	uint32_t token_bytes;  /* follow this struct; at most DSEC_TOKEN_BYTES_MAX */
+	uint32_t reserved[21];
+};
+
+enum { DSEC_TOKEN_BYTES_MAX = 4096, DSEC_CHANNELS_MAX = 256 };
+
+struct dsec_ring_welcome {
+	uint64_t magic;
+	uint16_t major, minor;
+	uint32_t code;		/* enum dsec_code; not OK: the connection is closed after it */
+	uint64_t features;	/* bits of enum dsec_feature */
+	uint64_t epoch;		/* of this engine process: changes when it restarts */
+	uint64_t clock_ms;	/* the engine's clock, for the age in request ids (UUIDv7) */
+	uint64_t memory_bytes;	/* of the memfd */
+	uint64_t arena_at, arena_bytes;
+	uint32_t channels, shards;
+	uint32_t request_bytes, event_bytes; /* strides of the rings */
+	uint32_t op_count;
+	uint32_t buffer_bytes_min; /* smallest result buffer the engine accepts */
+	uint32_t channel_at, channel_bytes; /* channel k lies at channel_at + k * channel_bytes */
+	uint32_t submission_entries, completion_entries, buffer_entries; /* powers of two */
+	/* offsets from a channel's start */
+	uint32_t submission_at, completion_at, buffer_at;
+	uint32_t stream_payload_max; /* largest payload of one message */
+	uint32_t reserved[17];
+	char text[64]; /* why it was refused, for people */
+};
+
+struct dsec_ring_step {
+	uint64_t magic;
+	uint32_t step; /* 1: mapped, 2: go */
+	uint32_t reserved;
+};
+
+/* ---- a channel in memory ---- */
+
+/* How the client sleeps on need_wakeup. */
+enum dsec_sleep { DSEC_AWAKE = 0, DSEC_SLEEP_FUTEX = 1, DSEC_SLEEP_FD = 2 };
+
+/*
+ * Heads and tails are free-running 32-bit counters, masked on use, one cache line each with a line
+ * between. The producer stores its tail with release, the consumer loads it with acquire.
+ */
+struct dsec_ring_channel {
+	uint32_t submission_tail; /* client */
+	uint32_t pad0[31];
+	uint32_t submission_head; /* engine */
+	uint32_t engine_awake;	  /* engine: 0 = ring the doorbell (eventfd) after submitting */
+	uint32_t pad1[30];
+	uint32_t completion_tail; /* engine */
+	uint32_t pad2[31];
+	uint32_t completion_head; /* client */
+	uint32_t need_wakeup;	  /* client: enum dsec_sleep; a futex word in mode 1 */
+	uint32_t pad3[30];
+	uint32_t buffer_tail; /* client */
+	uint32_t pad4[31];
+	uint32_t buffer_head; /* engine */
+	uint32_t pad5[31];
+};
+
+/* A result buffer the client gives the engine: a piece of the arena. */
+struct dsec_ring_buffer {
+	uint64_t at; /* from arena_at */
+	uint32_t bytes;
+	uint32_t reserved;
+};
+
+/* ---- messages ---- */
+
+enum dsec_op {
+	DSEC_OP_NOP = 0,
+	DSEC_OP_CANCEL = 1, /* number[0]: ticket */
+	DSEC_OP_CAPABILITIES = 2,
+	DSEC_OP_CREATE = 3,  /* payload dsec_wire_create */
+	DSEC_OP_DESTROY = 4, /* payload dsec_wire_select, or subject */
+	DSEC_OP_EXEC = 5,    /* payload dsec_wire_exec */
+	DSEC_OP_LIST = 6,    /* payload dsec_wire_list */
+	DSEC_OP_STATS = 7,   /* payload dsec_wire_select, or subject */
+	DSEC_OP_IMAGE = 8,   /* payload dsec_wire_image */
+	DSEC_OP_CHECK = 9,   /* what the engine holds: one row */
+	DSEC_OP_COUNT,
+	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
+	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */
+};
+
+struct dsec_ring_request {
+	uint64_t ticket;	/* the client's; every event carries it; unique while in flight */
+	uint8_t request_id[16]; /* idempotency key, UUIDv7 shape; zero: none */
+	struct dsec_wire_id subject;
+	uint16_t op, flags;
+	uint32_t timeout_ms; /* relative; 0: the engine's default ceiling */
+	uint64_t exec;
+	uint64_t offset;
+	uint64_t payload_at; /* ring: from arena_at; stream: 0 */
+	uint32_t payload_bytes;
+	uint32_t reserved0;
+	uint64_t number[4]; /* operands of ops without a payload */
+	uint64_t reserved1[2];
+};
+
+enum dsec_request_flag { DSEC_REQUEST_FLAGS_KNOWN = 0 };
+
+struct dsec_ring_event {
+	uint64_t ticket;
+	uint16_t kind, flags; /* enum dsec_kind; DSEC_LAST, DSEC_REPLAYED, below */
+	uint16_t code, blame; /* enum dsec_code, enum dsec_blame */
+	struct dsec_wire_id subject;
+	uint64_t exec;
+	uint64_t offset;	/* of DATA in its stream */
+	int32_t error;		/* errno of the failed step, positive; 0: none */
+	uint16_t stream, index; /* index: which of N (create count, rows) modulo 65536 */
+	uint32_t bytes;		/* of payload */
+	uint32_t buffer;	/* ring: the number of the buffer (as posted, modulo 2^32) used */
+};
+
+/*
+ * With DSEC_EVENT_STATUS the payload ends with a dsec_wire_status (failed step, detail, retry hint):
+ * it is there on every event whose code is not OK.
+ */
+enum dsec_event_flag { DSEC_EVENT_LAST = 1, DSEC_EVENT_REPLAYED = 2, DSEC_EVENT_STATUS = 4,
+	DSEC_EVENT_TAIL = 8 /* captured output: this DATA belongs to the tail */ };
+
+DSEC__ASSERT(sizeof(struct dsec_ring_hello) == 128);
+DSEC__ASSERT(sizeof(struct dsec_ring_welcome) == 256);
+DSEC__ASSERT(sizeof(struct dsec_ring_step) == 16);
+DSEC__ASSERT(sizeof(struct dsec_ring_channel) == 6 * 128);
+DSEC__ASSERT(sizeof(struct dsec_ring_buffer) == 16);
+DSEC__ASSERT(sizeof(struct dsec_ring_request) == 128);
+DSEC__ASSERT(sizeof(struct dsec_ring_event) == 64);
+
+/* ---- payloads ---- */
+
+/* Bytes inside the same payload, from its first byte. {0, 0}: absent. */
+struct dsec_wire_ref {
+	uint32_t at, bytes;
+};
+
+/* A list: `count` items packed from `at` on, each {uint32_t bytes; data}. */
+struct dsec_wire_items {
+	uint32_t at, bytes, count, reserved;
+};
+
+struct dsec_wire_status {
+	uint32_t code, blame;
+	int32_t error;
+	uint32_t retry_after_ms;
+	char step[32];	 /* "container.spawn" */
+	char detail[80]; /* for people; nobody parses it */
+};
+
+enum dsec_create_flag {
+	DSEC_CREATE_ALLOW_DEGRADED = 1,
+	DSEC_CREATE_FRESH_ROOT = 2, /* never a reused root file system, however clean */
+	DSEC_CREATE_DESTROY_IF_CANCELLED = 4,
+	DSEC_CREATE_FLAGS_KNOWN = 7,
+};
+
+enum dsec_network { DSEC_NETWORK_NONE = 1, DSEC_NETWORK_PRIVATE = 2 };
+enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
+
+struct dsec_wire_create {
+	uint32_t size, count;
+	uint32_t flags;
+	uint32_t network; /* enum dsec_network; 0: none */
+	struct dsec_wire_ref image, policy, backend, hostname, user;
+	struct dsec_wire_items env, labels; /* labels: key, value, key, value … */
+	struct dsec_wire_id job;
+	uint64_t memory_bytes, disk_bytes, inodes;
+	uint32_t pids_max, cpu_weight, cpu_max_permille;
+	uint32_t ttl_s, idle_ttl_s, on_disconnect;
+	uint64_t reserved[6];
+};
+
+/* Body of CREATED: the settings in force. */
+struct dsec_wire_created {
+	uint32_t size, backend; /* 1: container */
+	uint32_t network, flags;
+	uint64_t memory_bytes, disk_bytes, inodes;
+	uint32_t pids_max, ttl_s, idle_ttl_s, on_disconnect;
+	uint32_t unenforced; /* bits of enum dsec_limit that this host cannot enforce */
+	uint32_t reused;     /* 1: on a root file system proven untouched */
+	uint64_t reserved[4];
+};
+
+enum dsec_limit { DSEC_LIMIT_MEMORY = 1, DSEC_LIMIT_PIDS = 2, DSEC_LIMIT_CPU = 4 };
+
+struct dsec_wire_select {
+	uint32_t size, count; /* of ids, packed dsec_wire_id at ids.at */
+	struct dsec_wire_ref ids;
+	struct dsec_wire_items labels; /* all must match */
+	struct dsec_wire_id job;
+	uint64_t reserved[4];
+};
+
+enum dsec_exec_flag { DSEC_EXEC_CAPTURE = 1, DSEC_EXEC_MERGE = 2, DSEC_EXEC_FLAGS_KNOWN = 3 };
+
+struct dsec_wire_exec {
+	uint32_t size, flags;
+	struct dsec_wire_items argv, env;
+	struct dsec_wire_ref cwd, user, input;
+	uint64_t head_bytes, tail_bytes; /* kept per stream; 0: the default; clamped */
+	uint32_t timeout_ms, reserved0;	 /* of the program; 0: the default */
+	uint64_t reserved[6];
+};
+
+struct dsec_wire_output {
+	uint32_t stream, truncated;
+	uint64_t total_bytes, head_bytes, tail_bytes;
+};
+
+/* Body of an exec's LAST. The captured bytes came before it as DATA. */
+struct dsec_wire_result {
+	uint32_t size, reason; /* enum dsec_reason */
+	int32_t exit_code, signal;
+	uint64_t exec, cpu_us, wall_us, memory_peak_bytes;
+	struct dsec_wire_output outputs[2];
+	uint64_t reserved[4];
+};
+
+struct dsec_wire_list {
+	uint32_t size, limit;
+	struct dsec_wire_ref cursor;
+	struct dsec_wire_items labels;
+	uint64_t reserved[4];
+};
+
+/* Body of a list's ROW. */
+struct dsec_wire_row {
+	uint32_t size, state; /* enum dsec_state */
+	struct dsec_wire_id id;
+	uint64_t age_ms, idle_ms, ttl_ms; /* ttl_ms: left; UINT64_MAX: none */
+	uint32_t execs_running, network;
+	uint64_t execs_total;
+	struct dsec_wire_ref image;
+	struct dsec_wire_items labels;
+	uint64_t reserved[4];
+};
+
+/* Body of a stats' ROW. Values are read when asked. UINT64_MAX: not measured on this host. */
+struct dsec_wire_stats {
+	uint32_t size, processes;
+	struct dsec_wire_id id;
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes;
+	uint64_t reserved[4];
+};
+
+/* Body of CAPABILITIES' DONE. */
+struct dsec_wire_caps {
+	uint32_t size, shards;
+	uint64_t features, epoch;
+	struct dsec_wire_id node;
+	uint32_t sandboxes_max, execs_max, requests_max, clients_max;
+	uint32_t argument_bytes_max, output_bytes_max;
+	uint64_t backends; /* bit per backend */
+	uint64_t unenforced;
+	char version[32], kernel[64];
+	uint64_t reserved[8];
+};
+
+/* Body of CHECK's DONE: the engine's own account of what it holds. */
+struct dsec_wire_check {
+	uint32_t size, clients;
+	uint64_t sandboxes, execs, slots, slots_free, slots_rebuilding, launchers;
+	uint64_t callbacks, callbacks_over_1ms, callback_max_ns;
+	uint64_t created_total, reused_total, destroyed_total, refused_total, failed_total;
+	uint64_t launchers_lost;
+	uint64_t reserved[8];
+};
+/* Alignment would be padding on one side only if a struct were not a multiple of 8. */
+DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);
+DSEC__ASSERT(sizeof(struct dsec_wire_create) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_exec) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_row) % 8 == 0);
+
+enum dsec_feature {
+	DSEC_FEATURE_RING = 1,
+	DSEC_FEATURE_STREAM = 2,
+	DSEC_FEATURE_CONTAINER = 4,
+	DSEC_FEATURE_NETWORK_PRIVATE = 8,
+	DSEC_FEATURE_EXIT_EVENTS = 16, /* deaths come by BPF, not by waiting */
+	DSEC_FEATURE_ABSTRACT_GUARD = 32,
+};
+
+enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
+
+#ifdef __cplusplus
+}
+#endif
