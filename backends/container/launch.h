@@ -1,0 +1,136 @@
+/*
+ * What a shard and its launcher workers say to each other, over a SOCK_SEQPACKET pair: one request
+ * is one packet, answered by one reply, in order. Both sides are ours, but a worker shares memory
+ * for a moment with a child inside a sandbox, so the engine checks replies as it checks a client's.
+ *
+ * A worker is stateless: everything that outlives a request hangs in the vault (a mount namespace
+ * that only the engine and its workers hold) or in the cgroup tree, so any worker can serve any
+ * slot and a killed worker costs the one request it was busy with.
+ *
+ *	vault	/img/K		image K, one EROFS mount shared by all slots
+ *		/slots/S/user	user namespace of slot S (nsfs)
+ *		/slots/S/net	its network namespace, once it had `private` (nsfs)
+ *		/slots/S/up	its tmpfs: u and w, upper and work directory
+ *		/slots/S/root	the overlay, with a devpts of its own on dev/pts
+ *	cgroups	<shard>/bS	slot S: PID 1 lives here
+ *		<shard>/bS/eL	leaf L: one exec and its descendants
+ *
+ * Descriptors a worker is started with:
+ */
+#pragma once
+
+#include <stdint.h>
+
+enum launch_fd {
+	LAUNCH_FD_CHANNEL = 3, /* the socket to the shard */
+	LAUNCH_FD_VAULT = 4,   /* the vault's mount namespace (nsfs) */
+	LAUNCH_FD_CGROUP = 5,  /* the shard's cgroup directory */
+	LAUNCH_FD_INIT = 6,    /* sealed memfd of PID 1, mode 0111 */
+	LAUNCH_FD_NETWORK = 7, /* the network namespace without interfaces: mode `none` */
+	LAUNCH_FD_PROC = 8,    /* the host's /proc, for uid maps and namespace files */
+	LAUNCH_FD_COUNT = 9,
+};
+
+enum launch_op {
+	LAUNCH_ATTACH = 1, /* descriptor: a detached mount; becomes /img/<image> */
+	LAUNCH_DETACH,	   /* /img/<image> goes */
+	LAUNCH_BUILD,	   /* make or remake slot's user namespace, tmpfs, overlay, cgroup */
+	LAUNCH_SPAWN,	   /* build if LAUNCH_REBUILD is set, then PID 1 */
+	LAUNCH_EXEC,	   /* a program in the sandbox whose PID 1 is `pid`; descriptors 0, 1, 2 */
+	LAUNCH_KILL,	   /* kill everything in leaf, wait until it is empty, remove it */
+	LAUNCH_SWEEP,	   /* after a lost worker: kill what is in the slot's cgroup, drop the slot */
+	LAUNCH_DROP,	   /* the slot's mounts, namespaces and cgroups go */
+	LAUNCH_STAT,	   /* cpu, memory and process count of the slot's cgroup */
+	LAUNCH_OP_COUNT,
+};
+
+enum launch_flag {
+	LAUNCH_REBUILD = 1,	   /* the slot's root is dirty, of another image, or absent */
+	LAUNCH_PRIVATE = 2,	   /* network `private`: the slot's own namespace, made if absent */
+	LAUNCH_LEAF_USED = 4,	   /* the leaf existed: check that nothing is left in it */
+	LAUNCH_NETWORK_DISCARD = 8, /* make a new network namespace even if there is one */
+	LAUNCH_REUSED = 16,	   /* reply: the root was not rebuilt */
+};
+
+/* Where a request failed. Names: launch_step_name(). */
+enum launch_step {
+	LAUNCH_STEP_NONE,
+	LAUNCH_STEP_REQUEST,
+	LAUNCH_STEP_USERNS,
+	LAUNCH_STEP_CGROUP,
+	LAUNCH_STEP_UPPER,
+	LAUNCH_STEP_LOWER,
+	LAUNCH_STEP_OVERLAY,
+	LAUNCH_STEP_DEVPTS,
+	LAUNCH_STEP_NETNS,
+	LAUNCH_STEP_ROOT,
+	LAUNCH_STEP_CLONE,
+	LAUNCH_STEP_PROC,
+	LAUNCH_STEP_MASK,
+	LAUNCH_STEP_HOSTNAME,
+	LAUNCH_STEP_NAMESPACES,
+	LAUNCH_STEP_STDIO,
+	LAUNCH_STEP_SESSION,
+	LAUNCH_STEP_CREDENTIALS,
+	LAUNCH_STEP_USER,  /* the user was not found */
+	LAUNCH_STEP_CWD,   /* the working directory */
+	LAUNCH_STEP_ARGV0, /* the program */
+	LAUNCH_STEP_WAIT,  /* the child did not reach its program in time and was killed */
+	LAUNCH_STEP_KILL,
+	LAUNCH_STEP_COUNT,
+};
+
+const char *launch_step_name(uint32_t step); /* "userns"; "unknown" out of range */
+
+enum {
+	LAUNCH_PAYLOAD_BYTES_MAX = 160 * 1024,
+	LAUNCH_USER_BYTES_MAX = 64,
+	LAUNCH_HOSTNAME_BYTES_MAX = 64,
+	LAUNCH_ARGUMENTS_MAX = 4096, /* argv and env together */
+};
+
+struct launch_request {
+	uint64_t tag; /* echoed */
+	uint32_t op, flags;
+	uint32_t slot;	   /* number in the vault, unique in the engine */
+	uint32_t image;	   /* K */
+	uint32_t leaf;	   /* L */
+	uint32_t limit_ms; /* for what a child does before its program runs */
+	uint32_t uid_base; /* first host uid and gid of the slot's range of 65,536 */
+	uint32_t processes_max; /* RLIMIT_NPROC of the user namespace; 0: none */
+	int32_t pid;	   /* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
+	uint32_t pids_max; /* 0: none; written where the controller exists */
+	uint64_t memory_bytes;	      /* 0: none; written where the controller exists */
+	uint64_t disk_bytes, inodes; /* of the upper tmpfs */
+	uint32_t argument_count;     /* strings of argv in the payload, each ends with NUL */
+	uint32_t environment_count;  /* strings of env after them */
+	uint32_t payload_bytes;	     /* after this struct in the same packet */
+	uint32_t descriptor_count;   /* by SCM_RIGHTS in the same packet */
+	char user[LAUNCH_USER_BYTES_MAX];	  /* "" = root; "1000", "1000:100" or a name */
+	char hostname[LAUNCH_HOSTNAME_BYTES_MAX]; /* LAUNCH_SPAWN */
+	/* payload: argv, env, then the working directory as one more string ("" = home) */
+};
+
+/* How an untouched upper looks: compared by slot_untouched(). */
+struct launch_baseline {
+	uint64_t ctime_ns; /* of upper's root, CLOCK_REALTIME */
+	uint64_t free_inodes, free_blocks;
+};
+
+struct launch_reply {
+	uint64_t tag;
+	int32_t error;	/* 0 or a positive errno */
+	uint32_t step;	/* enum launch_step */
+	int32_t pid;	/* LAUNCH_SPAWN, LAUNCH_EXEC: the new child of the engine, also on error */
+			/* when one exists that must be reaped; 0: none */
+	uint32_t flags; /* LAUNCH_REUSED */
+	uint32_t leaf_left; /* processes left in a LAUNCH_LEAF_USED leaf: error EBUSY */
+	uint32_t processes;
+	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
+	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes; /* UINT64_MAX: not measured here */
+	uint64_t disk_bytes, inodes;			  /* used in the upper */
+};
+
+_Static_assert(sizeof(struct launch_request) == 88 + 128, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 104, "no padding");
