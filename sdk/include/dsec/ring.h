@@ -17,7 +17,7 @@
  * handle on the memory that it could punch or shrink):
  *
  *	client  -> hello {+ token bytes}
- *	engine  -> welcome {+ memfd and eventfd by SCM_RIGHTS, for the ring transport}
+ *	engine  -> welcome {+ memfd, then one eventfd per channel by SCM_RIGHTS: ring transport}
  *	client  -> mapped (one dsec_ring_step), after it mapped the memfd
  *	engine  -> go (one dsec_ring_step), after F_SEAL_FUTURE_WRITE | F_SEAL_SEAL were verified
  *
@@ -27,6 +27,8 @@
 #pragma once
 
 #include <stdint.h>
+
+#include <dsec/types.h>
 
 #ifdef __cplusplus
 #define DSEC__ASSERT(condition) static_assert(condition, #condition)
@@ -48,8 +50,6 @@ struct dsec_wire_id {
 
 /* ---- handshake ---- */
 
-enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
-
 struct dsec_ring_hello {
 	uint64_t magic;
 	uint16_t major, minor_min, minor_max, transport;
@@ -61,7 +61,7 @@ struct dsec_ring_hello {
 	uint32_t reserved[21];
 };
 
-enum { DSEC_TOKEN_BYTES_MAX = 4096, DSEC_CHANNELS_MAX = 256 };
+enum { DSEC_TOKEN_BYTES_MAX = 4096, DSEC_CHANNELS_MAX = 252 };
 
 struct dsec_ring_welcome {
 	uint64_t magic;
@@ -93,7 +93,12 @@ struct dsec_ring_step {
 
 /* ---- a channel in memory ---- */
 
-/* How the client sleeps on need_wakeup. */
+/*
+ * How the client sleeps, in need_wakeup. The client stores a mode, fences, looks at the completion
+ * ring once more and sleeps. The engine, after it published its tail and fenced, exchanges the word
+ * with DSEC_AWAKE and wakes by what it took out: so a wake-up is sent once, and a futex whose wake
+ * came before its wait finds the word changed and does not sleep.
+ */
 enum dsec_sleep { DSEC_AWAKE = 0, DSEC_SLEEP_FUTEX = 1, DSEC_SLEEP_FD = 2 };
 
 /*
@@ -161,7 +166,7 @@ enum dsec_request_flag { DSEC_REQUEST_FLAGS_KNOWN = 0 };
 
 struct dsec_ring_event {
 	uint64_t ticket;
-	uint16_t kind, flags; /* enum dsec_kind; DSEC_LAST, DSEC_REPLAYED, below */
+	uint16_t kind, flags; /* enum dsec_kind, enum dsec_event_flag */
 	uint16_t code, blame; /* enum dsec_code, enum dsec_blame */
 	struct dsec_wire_id subject;
 	uint64_t exec;
@@ -207,15 +212,7 @@ struct dsec_wire_status {
 	char detail[80]; /* for people; nobody parses it */
 };
 
-enum dsec_create_flag {
-	DSEC_CREATE_ALLOW_DEGRADED = 1,
-	DSEC_CREATE_FRESH_ROOT = 2, /* never a reused root file system, however clean */
-	DSEC_CREATE_DESTROY_IF_CANCELLED = 4,
-	DSEC_CREATE_FLAGS_KNOWN = 7,
-};
-
-enum dsec_network { DSEC_NETWORK_NONE = 1, DSEC_NETWORK_PRIVATE = 2 };
-enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
+enum { DSEC_CREATE_FLAGS_KNOWN = 7 }; /* of enum dsec_create_flag */
 
 struct dsec_wire_create {
 	uint32_t size, count;
@@ -241,8 +238,6 @@ struct dsec_wire_created {
 	uint64_t reserved[4];
 };
 
-enum dsec_limit { DSEC_LIMIT_MEMORY = 1, DSEC_LIMIT_PIDS = 2, DSEC_LIMIT_CPU = 4 };
-
 struct dsec_wire_select {
 	uint32_t size, count; /* of ids, packed dsec_wire_id at ids.at */
 	struct dsec_wire_ref ids;
@@ -251,7 +246,7 @@ struct dsec_wire_select {
 	uint64_t reserved[4];
 };
 
-enum dsec_exec_flag { DSEC_EXEC_CAPTURE = 1, DSEC_EXEC_MERGE = 2, DSEC_EXEC_FLAGS_KNOWN = 3 };
+enum { DSEC_EXEC_FLAGS_KNOWN = 3 }; /* of enum dsec_exec_flag */
 
 struct dsec_wire_exec {
 	uint32_t size, flags;
@@ -278,7 +273,7 @@ struct dsec_wire_result {
 
 struct dsec_wire_list {
 	uint32_t size, limit;
-	struct dsec_wire_ref cursor;
+	struct dsec_wire_ref cursor; /* a dsec_wire_id: only rows with a greater id. In order of id */
 	struct dsec_wire_items labels;
 	uint64_t reserved[4];
 };
@@ -330,15 +325,6 @@ DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);
 DSEC__ASSERT(sizeof(struct dsec_wire_create) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_exec) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_row) % 8 == 0);
-
-enum dsec_feature {
-	DSEC_FEATURE_RING = 1,
-	DSEC_FEATURE_STREAM = 2,
-	DSEC_FEATURE_CONTAINER = 4,
-	DSEC_FEATURE_NETWORK_PRIVATE = 8,
-	DSEC_FEATURE_EXIT_EVENTS = 16, /* deaths come by BPF, not by waiting */
-	DSEC_FEATURE_ABSTRACT_GUARD = 32,
-};
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

@@ -1,0 +1,105 @@
+/*
+ * The numbers that the API (dsec.h) and the wire (ring.h) share. Enums only grow: a value is never
+ * reused, and whoever meets one it does not know treats it as its comment says.
+ */
+#pragma once
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How a request ended. Unknown values: as DSEC_FAILED. */
+enum dsec_code {
+	DSEC_OK = 0,
+	DSEC_REFUSED = 1,     /* a limit; nothing was done; retry_after_ms says when to ask again */
+	DSEC_INVALID = 2,     /* the request makes no sense */
+	DSEC_DENIED = 3,      /* not allowed */
+	DSEC_ABSENT = 4,      /* no such sandbox, image, exec */
+	DSEC_CONFLICT = 5,    /* the request id is in use with another request, or a state forbids it */
+	DSEC_UNSUPPORTED = 6, /* this engine or this host cannot */
+	DSEC_DEADLINE = 7,    /* the request's timeout passed; what was half done is undone */
+	DSEC_CANCELLED = 8,   /* as asked; what was half done is undone */
+	DSEC_FAILED = 9,      /* a step failed; status.step and status.error say which and how */
+	DSEC_UNKNOWN = 10,    /* may have run; never run again */
+	DSEC_LOST = 11,	      /* the connection went; the same request id may be sent again */
+};
+
+/* Whose fault. A trainer masks what the platform did, scores the guest, raises on the caller. */
+enum dsec_blame {
+	DSEC_BLAME_NONE = 0,
+	DSEC_BLAME_CALLER = 1,
+	DSEC_BLAME_GUEST = 2,
+	DSEC_BLAME_PLATFORM = 3,
+};
+
+/* Why a program ended. */
+enum dsec_reason {
+	DSEC_RUNNING = 0,
+	DSEC_EXIT = 1,
+	DSEC_SIGNAL = 2,
+	DSEC_TIMEOUT = 3,
+	DSEC_IDLE_TIMEOUT = 4,
+	DSEC_OOM = 5,
+	DSEC_KILLED = 6,      /* with its sandbox, or by a request */
+	DSEC_NOT_STARTED = 7, /* exit_code is 126 or 127; status.step says argv0, cwd, user, ... */
+	DSEC_END_UNKNOWN = 8,
+};
+
+/* What an event is. Unknown values are skipped, unless they carry DSEC_LAST. */
+enum dsec_kind {
+	DSEC_EV_DONE = 0,
+	DSEC_EV_CREATED = 1,
+	DSEC_EV_STARTED = 2,
+	DSEC_EV_DATA = 3,
+	DSEC_EV_GAP = 4,
+	DSEC_EV_ROW = 5,
+	DSEC_EV_PROGRESS = 6,
+	DSEC_EV_STATE = 7,
+	DSEC_EV_ANOMALY = 8,
+	DSEC_EV_RECONNECTED = 9,
+};
+
+/* Life of a sandbox. */
+enum dsec_state {
+	DSEC_STATE_CREATING = 1,
+	DSEC_STATE_RUNNING = 2,
+	DSEC_STATE_DESTROYING = 3,
+};
+
+enum dsec_create_flag {
+	DSEC_CREATE_ALLOW_DEGRADED = 1, /* limits this host cannot enforce are echoed, not refused */
+	DSEC_CREATE_FRESH_ROOT = 2,	/* never a reused root file system, however clean */
+	DSEC_CREATE_DESTROY_IF_CANCELLED = 4,
+};
+
+enum dsec_network {
+	DSEC_NETWORK_DEFAULT = 0, /* none */
+	DSEC_NETWORK_NONE = 1,	  /* unix sockets only */
+	DSEC_NETWORK_PRIVATE = 2, /* a network namespace of its own, with loopback */
+};
+
+/* What becomes of a sandbox when the connection that created it ends. */
+enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
+
+enum dsec_exec_flag {
+	DSEC_EXEC_CAPTURE = 1, /* keep head and tail of stdout and stderr for the result */
+	DSEC_EXEC_MERGE = 2,   /* stderr into stdout's pipe */
+};
+
+/* Bits of `unenforced`: limits that this host's cgroup controllers cannot enforce. */
+enum dsec_limit { DSEC_LIMIT_MEMORY = 1, DSEC_LIMIT_PIDS = 2, DSEC_LIMIT_CPU = 4 };
+
+enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
+
+enum dsec_feature {
+	DSEC_FEATURE_RING = 1,
+	DSEC_FEATURE_STREAM = 2,
+	DSEC_FEATURE_CONTAINER = 4,
+	DSEC_FEATURE_NETWORK_PRIVATE = 8,
+	DSEC_FEATURE_EXIT_EVENTS = 16, /* deaths come by BPF, not by waiting */
+	DSEC_FEATURE_ABSTRACT_GUARD = 32,
+};
+
+#ifdef __cplusplus
+}
+#endif
