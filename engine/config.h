@@ -1,0 +1,68 @@
+/*
+ * Every limit of the engine has its name here, and every option of `dsecd`. Filled by main.c from
+ * the command line, checked against the machine by config_check() before anything starts, then
+ * read-only. Figures in comments are defaults.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	SHARDS_MAX = 256,
+	LAUNCHERS_PER_SHARD_MAX = 8,
+	INSTANCE_BYTES_MAX = 32,
+	IMAGES_MAX = 256,
+	UID_RANGE = 65536,	    /* host uids per slot */
+	UID_RANGE_FIRST = 1000000,  /* first uid the engine may use */
+	SLOTS_PER_INSTANCE = 16384, /* uid ranges an instance locks */
+	EXEC_OUTPUT_BYTES_MAX = 4 << 20, /* head + tail of one stream */
+	EXEC_OUTPUT_BYTES_DEFAULT = 64 << 10,
+	EXEC_ARGUMENT_BYTES_MAX = 128 << 10,
+	EXEC_INPUT_BYTES_MAX = 1 << 20,
+	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
+	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,
+	CREATE_COUNT_MAX = 65536,
+	TTL_S_MAX = 30 * 24 * 3600,
+};
+
+struct config {
+	char instance[INSTANCE_BYTES_MAX]; /* main */
+	const char *socket_path;	   /* /run/dsec.sock, /run/dsec/INSTANCE.sock for others */
+	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */
+	const char *launcher_path;	   /* beside dsecd */
+	const char *fault;		   /* DSEC_FAULT, where built in */
+	uint32_t shards;		   /* one per CPU allowed */
+	uint32_t launchers;		   /* per shard: 3 */
+	uint32_t sandboxes_max;		   /* of the node: 8192, less where the machine has less */
+	uint32_t execs_max;		   /* running at once, of the node: 2048 */
+	uint32_t clients_max;		   /* 256 */
+	uint32_t requests_max;		   /* in flight per channel: 64 */
+	uint32_t creates_waiting_max;	   /* admitted but not started, per shard: 4096 */
+	uint32_t slot_uses_max;		   /* before an untouched root is remade anyway: 1000 */
+	uint32_t ttl_default_s;		   /* 86400 */
+	uint64_t disk_bytes;		   /* per sandbox, default of the upper: 1 GiB */
+	uint64_t disk_inodes;		   /* 262144 */
+	uint64_t memory_bytes;		   /* default limit where enforceable: 0, none */
+	uint32_t pids_max;		   /* default: 1024 */
+	int ready_fd;			   /* "ready\n" is written when clients can connect; -1 */
+	int lifeline_fd;		   /* its end of file ends the engine; -1 */
+	bool pin_shards;		   /* pin shard threads to CPUs */
+};
+
+/* The defaults above for this machine. */
+void config_default(struct config *config);
+
+/*
+ * Parse options; -EINVAL after one line on stderr that names the option. Returns 1 when a mode that
+ * is not "run" was asked (see enum config_mode).
+ */
+enum config_mode { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_VERSION };
+int config_parse(struct config *config, int argc, char **argv, enum config_mode *ret_mode);
+
+/*
+ * Does the machine hold what was configured: descriptors, pid_max, user.max_* namespaces, threads,
+ * memory. Reduces defaults that do not fit (one log line each) and fails with -ERANGE, after one
+ * line that names the limit and the remedy, for options given explicitly.
+ */
+int config_check(struct config *config);
