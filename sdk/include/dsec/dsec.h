@@ -1,0 +1,359 @@
+/*
+ * dsec.h: sandboxes on one engine, from C11 or C++.
+ *
+ * What is here: connections, queues, create, destroy, exec with captured output, list, stats and
+ * the engine's account of itself. Attaching to a running exec, streams, files, pause, fork, jobs,
+ * policies and function calls are not; neither is reconnecting: when the connection is lost every
+ * outstanding ticket ends with DSEC_LOST, and the handle is good for closing only.
+ *
+ * Contracts that hold for every function:
+ *
+ *  1. 0 or more is success, -Exxx (errno) is failure and says that nothing was sent. dsec_error()
+ *     has the reason in words.
+ *  2. An int64_t result is a ticket: the name of a request under way. Exactly one event with
+ *     DSEC_LAST follows it, whatever happens: success, refusal, deadline, cancellation, a lost
+ *     connection. Its status says which.
+ *  3. Structs that the caller fills begin with `size`, set to sizeof; zero in any field means its
+ *     default. A tail that this library does not know must be zero, else -E2BIG; an unknown flag
+ *     bit is -EINVAL, never ignored. Structs that the library fills grow at their ends: read
+ *     only fields that lie within their `size`.
+ *  4. Every function may be called from any thread, and threads may share everything. The library
+ *     starts no thread, installs no signal handler and calls nothing back: events are fetched.
+ *  5. Inputs are copied before a call returns. Text is bytes: pointer and length, or a C string.
+ *  6. In a child made by fork() every function that takes a connection or a queue returns
+ *     -EOWNERDEAD; dsec_close() and the *_free() there do nothing.
+ *  7. Quantities carry their unit in their name. Times are relative, and counted by the engine.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dsec/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct dsec;	   /* a connection */
+struct dsec_queue; /* where events arrive: one per event loop, or one shared by many threads */
+
+/* 128 bits: node 64, shard 12, sequence 52. Never reused. Prints as 26 characters. Zero: none. */
+struct dsec_id {
+	uint64_t hi, lo;
+};
+
+struct dsec_bytes {
+	const void *data;
+	size_t bytes;
+};
+
+struct dsec_label {
+	struct dsec_bytes key, value;
+};
+
+/* ---- events ---- */
+
+struct dsec_status {
+	uint32_t code, blame; /* enum dsec_code, enum dsec_blame */
+	int32_t error;	      /* errno of the failed step, positive; 0: none */
+	uint32_t retry_after_ms;
+	char step[32];	 /* the step that failed: "container.rootfs"; "" if none did */
+	char detail[80]; /* for people; nobody parses it */
+};
+
+enum { DSEC_LAST = 1, DSEC_REPLAYED = 2 }; /* dsec_event.flags: terminal; from the record */
+
+struct dsec_event {
+	uint32_t size;
+	uint16_t kind, flags; /* enum dsec_kind; DSEC_LAST, DSEC_REPLAYED */
+	int64_t ticket;
+	uint64_t tag; /* as given in dsec_call */
+	struct dsec_id subject;
+	uint64_t exec;		/* its number within its sandbox, from 1 */
+	uint32_t stream, index; /* index: which of several: create's count, rows */
+	uint64_t offset, bytes; /* of data, for DSEC_EV_DATA */
+	const void *data;
+	const void *body; /* typed by the request and the kind, below; NULL: none */
+	struct dsec_status status;
+};
+
+/*
+ * How a call is made. NULL, or a NULL queue: the events are fetched with dsec_wait().
+ * timeout_ms 0: the engine's ceiling. request_id: the idempotency key (UUIDv7: its first 48 bits
+ * are milliseconds of the engine's clock); zero: the library makes one.
+ */
+struct dsec_call {
+	uint32_t size, timeout_ms;
+	struct dsec_queue *queue;
+	uint64_t tag;
+	uint8_t request_id[16];
+	uint64_t flags; /* none yet */
+};
+
+/* ---- connections ---- */
+
+struct dsec_open_opts {
+	uint32_t size;
+	uint32_t channels;   /* 0, 1: one; UINT32_MAX: one per shard, for load generators */
+	const char *address; /* NULL: as below */
+	const char *token;   /* shown to the engine; NULL: none */
+	const char *images; /* directory of images, for an engine of one's own; NULL: its default */
+	uint64_t arena_bytes;  /* shared memory for payloads and results; 0: the engine's default */
+	uint32_t requests_max; /* entries of a submission ring; 0: the engine's default */
+	uint32_t spin_us; /* before sleeping, with more than one CPU; 0: 5; UINT32_MAX: never */
+};
+
+/*
+ * Addresses:
+ *
+ *	unix:/path, /path	shared memory, set up over the socket
+ *	stream+unix:/path	everything over the socket
+ *	private:		a new engine that belongs to this connection: it is started now and
+ *				destroys everything it holds when the connection closes, however that
+ *				happens. Needs root. Its program is $DSEC_DSECD, or
+ *				../engine/dsecd from where this program lies, or /usr/sbin/dsecd
+ *
+ * NULL: $DSEC_ADDRESS, and without it unix:/run/dsec.sock. opts may be NULL.
+ * -ECONNREFUSED, -ENOENT: no engine there. -EPROTO: no engine, or its version and this one have
+ * nothing in common. -EACCES: the engine refused the token.
+ */
+int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
+
+/*
+ * Ends the connection; NULL is fine. Outstanding requests finish in the engine. Sandboxes with
+ * DSEC_DISCONNECT_DESTROY go, all others stay. No other thread may be in a call on d or its queues,
+ * and they are gone afterwards; events stay valid until freed. With a private engine it waits, at
+ * most 10 s, until that is gone.
+ */
+void dsec_close(struct dsec *d);
+
+struct dsec_caps {
+	uint32_t size, shards;
+	uint64_t features, epoch; /* bits of enum dsec_feature; epoch: of this engine process */
+	struct dsec_id node;
+	uint32_t sandboxes_max, execs_max, requests_max, clients_max;
+	uint32_t argument_bytes_max, output_bytes_max;
+	uint64_t backends;   /* bit 1: container */
+	uint64_t unenforced; /* bits of enum dsec_limit */
+	char version[32], kernel[64];
+	uint32_t transport, channels; /* of this connection */
+};
+
+/* What the engine is and can do; asked once, then remembered. *ret lives as long as d. */
+int dsec_capabilities(struct dsec *d, const struct dsec_caps **ret);
+
+/* ---- queues and events ---- */
+
+int dsec_queue_new(struct dsec *d, struct dsec_queue **ret);
+
+/*
+ * A descriptor to wait on: readable while events wait here, or while something arrived that
+ * dsec_queue_poll() has yet to sort. Poll until it returns 0, then wait again. It belongs to the
+ * queue: do not read, write or close it. May be readable in vain.
+ */
+int dsec_queue_fd(struct dsec_queue *q);
+
+/*
+ * Takes up to max events; waits up to timeout_ms for the first one (-1: for ever). The number of
+ * events; 0: none came, or dsec_queue_wake(). Events of a ticket come in order, and while a thread
+ * has unfreed events of a ticket no other thread gets any of it; there is no order between
+ * tickets. After the connection was lost: what is left, then -ENOTCONN. The caller frees each.
+ */
+int dsec_queue_poll(struct dsec_queue *q, struct dsec_event **ret, int max, int timeout_ms);
+
+/* Frees an event, its data and its body. NULL is fine. */
+void dsec_event_free(struct dsec_event *e);
+
+/* Makes one dsec_queue_poll(), a waiting one or else the next, return 0. Async-signal-safe. */
+void dsec_queue_wake(struct dsec_queue *q);
+
+/*
+ * Cancels what is outstanding here, waits for it to end (at most 10 s; what takes longer is left to
+ * the engine), drops all events and frees q. No other thread may be in a call on q. NULL is fine.
+ */
+void dsec_queue_free(struct dsec_queue *q);
+
+/*
+ * Takes the next event of a ticket that has no queue, in order; the last one has DSEC_LAST, after
+ * which the ticket is gone: -ENOENT. -ETIMEDOUT: none within timeout_ms (-1: for ever), and the
+ * request goes on. -EINVAL: the ticket has a queue. One thread at a time per ticket.
+ */
+int dsec_wait(struct dsec *d, int64_t ticket, int timeout_ms, struct dsec_event **ret);
+
+/*
+ * Asks to end a request; its DSEC_LAST still comes: with DSEC_CANCELLED, and then undone, or with
+ * the result that was faster. A program started by an exec runs on: destroy the sandbox, or give
+ * the exec a timeout. -ENOENT: no such ticket under way.
+ */
+int dsec_cancel(struct dsec *d, int64_t ticket);
+
+/*
+ * ---- requests ----
+ *
+ * They return a ticket (0 or more), or
+ *
+ *	-EINVAL		a field has an impossible value
+ *	-E2BIG		a struct has a tail unknown here
+ *	-EMSGSIZE	the request will never fit into the shared memory (dsec_open_opts.arena_bytes)
+ *	-EAGAIN		it does not fit now: fetch events, ask again. Only for calls with a queue;
+ *			others wait for room, up to timeout_ms
+ *	-ENOTCONN	the connection was lost
+ */
+
+struct dsec_create_opts {
+	uint32_t size, count; /* count 0: 1 */
+	const char *image;
+	const char *policy, *backend, *hostname, *user; /* NULL: the default */
+	struct dsec_id job;
+	const struct dsec_label *labels;
+	const struct dsec_bytes *env; /* "NAME=value", for every exec */
+	uint32_t label_count, env_count;
+	uint32_t flags;	  /* bits of enum dsec_create_flag */
+	uint32_t network; /* enum dsec_network */
+	uint64_t memory_bytes, disk_bytes, inodes;
+	uint32_t pids_max, cpu_weight, cpu_max_permille; /* 1000 per mille: one CPU */
+	uint32_t ttl_s, idle_ttl_s;			 /* destroyed after; 0: never */
+	uint32_t on_disconnect;				 /* enum dsec_disconnect */
+};
+
+/* Body of DSEC_EV_CREATED: the settings in force. */
+struct dsec_created {
+	uint32_t size, backend; /* backend 1: container */
+	uint32_t network, flags;
+	uint64_t memory_bytes, disk_bytes, inodes;
+	uint32_t pids_max, ttl_s, idle_ttl_s, on_disconnect;
+	uint32_t unenforced; /* bits of enum dsec_limit */
+	uint32_t reused;     /* 1: on a root file system proven untouched */
+};
+
+/*
+ * Events: `count` times DSEC_EV_CREATED, each with its subject or with the status that says why it
+ * is not there, then DSEC_EV_DONE.
+ */
+int64_t dsec_create(struct dsec *d, const struct dsec_call *call,
+		    const struct dsec_create_opts *opts);
+
+/* Sandboxes: those named, or all that have every label (and the job). */
+struct dsec_select {
+	uint32_t size, count;
+	const struct dsec_id *ids;
+	struct dsec_id job;
+	const struct dsec_label *labels;
+	uint32_t label_count, reserved; /* reserved: 0 */
+};
+
+/*
+ * Any state, idempotent; a sandbox that is gone already is success. DSEC_EV_DONE when nothing of
+ * them runs. A selection that names nothing at all is -EINVAL, not everything.
+ */
+int64_t dsec_destroy(struct dsec *d, const struct dsec_call *call,
+		     const struct dsec_select *select);
+
+struct dsec_exec_opts {
+	uint32_t size, flags; /* bits of enum dsec_exec_flag */
+	const struct dsec_bytes *argv;
+	const struct dsec_bytes *env; /* "NAME=value", over the sandbox's */
+	uint32_t argc, env_count;
+	const char *cwd, *user;	 /* NULL: the sandbox's */
+	struct dsec_bytes input; /* all of stdin; empty: /dev/null */
+	uint32_t timeout_ms;	 /* of the program, with all it started; 0: the engine's default */
+	uint32_t reserved;	 /* 0 */
+	uint64_t head_bytes, tail_bytes; /* kept of each stream; 0: the engine's default */
+};
+
+struct dsec_output {
+	uint32_t stream;      /* 1: stdout, 2: stderr */
+	uint32_t truncated;   /* 1: bytes between head and tail are gone */
+	uint64_t total_bytes; /* written by the program */
+	struct dsec_bytes head, tail;
+};
+
+/*
+ * Body of an exec's DSEC_EV_DONE; partial output is here whatever the reason. status.code is
+ * DSEC_OK whenever the program ran, however it ended: see reason.
+ */
+struct dsec_result {
+	uint32_t size, reason;				   /* enum dsec_reason */
+	int32_t exit_code, signal;			   /* by reason */
+	uint64_t exec, cpu_us, wall_us, memory_peak_bytes; /* UINT64_MAX: not measured here */
+	const struct dsec_output *outputs;
+	uint32_t output_count, reserved;
+};
+
+/* Runs a program in a sandbox, entered from outside. Events: DSEC_EV_STARTED, DSEC_EV_DONE. */
+int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		  const struct dsec_exec_opts *opts);
+
+struct dsec_list_opts {
+	uint32_t size, limit;		 /* of rows; 0: all */
+	struct dsec_id after;		 /* only greater ids: the last row's, to go on */
+	const struct dsec_label *labels; /* all must match */
+	uint32_t label_count, reserved;
+};
+
+/* Body of a list's DSEC_EV_ROW. */
+struct dsec_row {
+	uint32_t size, state; /* enum dsec_state */
+	struct dsec_id id;
+	uint64_t age_ms, idle_ms, ttl_ms; /* ttl_ms: what is left; UINT64_MAX: none */
+	uint32_t execs_running, network;
+	uint64_t execs_total;
+	struct dsec_bytes image;
+	const struct dsec_label *labels;
+	uint32_t label_count, reserved;
+};
+
+/* Events: a DSEC_EV_ROW per sandbox in order of id, then DSEC_EV_DONE. opts may be NULL. */
+int64_t dsec_list(struct dsec *d, const struct dsec_call *call, const struct dsec_list_opts *opts);
+
+/* Body of a stats' DSEC_EV_ROW. UINT64_MAX: not measured on this host. */
+struct dsec_usage {
+	uint32_t size, processes;
+	struct dsec_id id;
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes;
+};
+
+/* Read now, not remembered. Events: a DSEC_EV_ROW per sandbox, then DSEC_EV_DONE. */
+int64_t dsec_stats(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select);
+
+/* Body of a check's DSEC_EV_DONE: the engine's own account of what it holds. */
+struct dsec_holdings {
+	uint32_t size, clients;
+	uint64_t sandboxes, execs, slots, slots_free, slots_rebuilding, launchers;
+	uint64_t callbacks, callbacks_over_1ms, callback_max_ns; /* of the shards' loops */
+	uint64_t created_total, reused_total, destroyed_total, refused_total, failed_total;
+	uint64_t launchers_lost;
+};
+
+int64_t dsec_check(struct dsec *d, const struct dsec_call *call);
+
+/* ---- conveniences: they block ---- */
+
+/*
+ * One sandbox with default settings. A refusal is told as errno: -EBUSY refused, -EINVAL, -EACCES
+ * denied, -ENOENT no such image, -EOPNOTSUPP, -ETIMEDOUT, -ECONNRESET lost, else the failed step's
+ * errno or -EIO; dsec_error(d, r) has the words.
+ */
+int dsec_sandbox(struct dsec *d, const char *image, struct dsec_id *ret);
+
+/*
+ * Runs argv (NULL-terminated) with captured output. 0: *ret is the DSEC_EV_DONE, whose body is a
+ * struct dsec_result (or NULL, see its status); the caller frees it. timeout_ms: of the program.
+ */
+int dsec_run(struct dsec *d, struct dsec_id sandbox, const char *const argv[], uint32_t timeout_ms,
+	     struct dsec_event **ret);
+
+/* Crockford's base32, lower case, 26 characters; upper case is read too. -EINVAL: anything else. */
+int dsec_id_parse(const char *text, struct dsec_id *ret);
+void dsec_id_print(struct dsec_id id, char ret_text[27]);
+
+/*
+ * Why the calling thread's last call failed, for people. result: what that call returned. d may be
+ * NULL, as after dsec_open(). Valid until the thread's next call; never NULL.
+ */
+const char *dsec_error(struct dsec *d, int64_t result);
+
+#ifdef __cplusplus
+}
+#endif
