@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building, testing and measuring DSec need; only what is missing.
+set -eu
+
+packages=(
+	# building
+	build-essential cmake ninja-build pkg-config python3 git
+	clang llvm lld libclang-rt-dev clang-format
+	bpftool libbpf-dev libxdp-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
+	libjansson-dev libarchive-dev
+	# testing
+	libcriterion-dev iproute2 procps util-linux
+	# the image, and the peers of the load generator
+	erofs-utils mmdebstrap bubblewrap crun runc
+)
+
+refuse() {
+	printf 'setup: %s\n' "$1" >&2
+	exit 1
+}
+
+release=$(uname -r)
+IFS=.- read -r major minor _ <<<"$release"
+if [ "$major" -lt 6 ] || { [ "$major" -eq 6 ] && [ "$minor" -lt 12 ]; }; then
+	refuse "Linux $release is too old, 6.12 is the minimum: use Debian 13, or Debian 12 with the \
+backports kernel (apt-get install -t bookworm-backports linux-image-amd64, then reboot)"
+fi
+[ "$(id -u)" = 0 ] || refuse 'run me as root: DSec creates namespaces, cgroups and mounts'
+[ -e /sys/kernel/btf/vmlinux ] ||
+	refuse 'this kernel has no BTF (CONFIG_DEBUG_INFO_BTF): use a kernel of Debian'
+command -v apt-get >/dev/null && command -v dpkg-query >/dev/null ||
+	refuse "not a Debian: install what corresponds to ${packages[*]}"
+
+missing=()
+for package in "${packages[@]}"; do
+	status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) || status=
+	[ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+printf 'setup: installing %s\n' "${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+quietly() {
+	"$@" </dev/null >"$log" 2>&1 || {
+		cat "$log" >&2
+		refuse "failed: $*"
+	}
+}
+quietly apt-get update
+quietly apt-get install -y --no-install-recommends "${missing[@]}"
