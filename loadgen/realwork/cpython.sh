@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs inside a sandbox (and, for comparison, outside one): CPython's own tests of processes,
+# terminals, files, signals and sockets. Needs a network of its own with loopback. The results
+# come last, between "== results" and "== end NAME". Most of the time passes in tests that sleep, so
+# four modules run at once.
+# Must hold: the environment it was started with has no influence.
+set -u
+[ "${REALWORK_CLEAN:-}" = 1 ] || exec env -i REALWORK_CLEAN=1 LANG=C.UTF-8 HOME=/root \
+	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin sh "$0" </dev/null
+here=$(cd "$(dirname "$0")" && pwd)
+log=/tmp/realwork-cpython.log
+report=/tmp/realwork-cpython.xml
+modules="test_subprocess test_pty test_os test_posix test_signal test_socket test_tempfile"
+umask 022
+
+rm -f "$report"
+cd /tmp || exit 1
+# shellcheck disable=SC2086 # a list of words
+timeout -k 5 240 python3 -m test -j4 --timeout 120 --junit-xml "$report" $modules >"$log" 2>&1
+status=$?
+[ "$status" -eq 0 ] || tail -n 60 "$log"
+echo "== results"
+# shellcheck disable=SC2086 # a list of words
+python3 "$here/cpython_results.py" "$report" $modules
+results=$?
+echo "== end cpython"
+[ "$status" -eq 0 ] && [ "$results" -eq 0 ]
