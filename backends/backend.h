@@ -1,0 +1,144 @@
+/*
+ * What a backend is to the engine. A backend has a part per node (mounts, launchers: used from the
+ * control thread, may block) and a part per shard (used from that shard only, never blocks).
+ *
+ * A `box` is a backend's part of a sandbox, a `run` its part of an exec. Both are flows or calls of
+ * the backend; the engine fills the callbacks and is called back from the loop only.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/base/flow.h"
+
+struct guard;
+
+/* ---- node: control thread ---- */
+
+struct backend_node;
+
+struct backend_node_options {
+	const char *launcher_path;
+	int cgroup_fd; /* the instance's root */
+	uint32_t shards, slots_per_shard;
+	uint32_t uid_first; /* of the instance's uid range */
+	struct guard *guard;
+};
+
+int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
+void backend_node_close(struct backend_node *node);
+/* The one call that stands for an image store: a detached read-only mount of an image file. */
+int backend_image_mount(const char *path, int *ret_mount_fd);
+/* The shard's cgroup directory, made if absent. */
+int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd, uint64_t *ret_id);
+/* A launcher worker for a shard: its channel, and its pid to reap. */
+int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_fd, pid_t *ret_pid);
+
+/* ---- shard ---- */
+
+struct backend;
+struct box;
+struct run;
+
+struct backend_options {
+	struct backend_node *node;
+	struct flow_host *host;
+	uint32_t shard;
+	uint32_t boxes_max, runs_max;
+	uint32_t launchers;
+	uint32_t slot_uses_max;
+	uint64_t disk_bytes, inodes; /* what slots are prepared with in advance */
+	uint32_t processes_max;	     /* RLIMIT_NPROC of a uid range */
+	void *owner;
+	/* A worker was lost: the owner gets a new one and hands it to backend_launcher_add(). */
+	void (*launcher_lost)(void *owner);
+};
+
+/* What the backend holds, for `dsec check`. */
+struct backend_gauges {
+	uint64_t slots_made, slots_clean, slots_rebuilding, launchers, launchers_lost;
+	uint64_t built, reused; /* boxes built in all; of them on an untouched root */
+	uint64_t strays;	/* children of lost workers that were reaped */
+};
+
+struct box_spec {
+	uint32_t image;
+	bool is_private;   /* network */
+	bool fresh_root;
+	uint64_t memory_bytes, disk_bytes, inodes; /* 0: no limit, the default, the default */
+	uint32_t pids_max;
+	const char *hostname; /* lives until the box is built */
+};
+
+struct box {
+	struct flow flow;
+	struct backend *backend;
+	struct box_spec spec;
+	bool reused; /* its root was proven untouched */
+	void *owner;
+	/* error: -errno, and then nothing of it is left; box->failed_step says where */
+	void (*built)(struct box *box, int error);
+	void (*died)(struct box *box, int status); /* PID 1 ended unasked; unwind it now */
+	void (*gone)(struct box *box);		   /* unwound: nothing of it is left */
+	const char *failed_step;
+};
+
+struct run_spec {
+	const char *strings; /* argv, env, cwd: packed, each ends with NUL; lives until started() */
+	uint32_t string_bytes, argument_count, environment_count;
+	const char *user;
+	int stdin_fd; /* -1: /dev/null */
+	int stdout_fd, stderr_fd;
+};
+
+struct run {
+	struct box *box;
+	void *owner;
+	int pid;
+	/*
+	 * error 0: the program runs. Else -errno, failed_step names what failed and `not_found` that
+	 * it was the program itself or what it needs; nothing runs.
+	 */
+	void (*started)(struct run *run, int error);
+	/* The main process was reaped (wait status) and, after run_kill(), its leaf is empty. */
+	void (*ended)(struct run *run, int status);
+	const char *failed_step;
+	bool program_failed; /* the error is the guest's: argv0, cwd, user */
+};
+
+struct box_usage {
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes; /* UINT64_MAX: unknown */
+	uint32_t processes;
+	void *owner;
+	void (*done)(struct box_usage *usage, int error);
+};
+
+struct backend_class {
+	const char *name;
+	struct box *(*box_new)(struct backend *b); /* NULL: boxes_max in use */
+	void (*box_free)(struct box *box);
+	void (*box_build)(struct box *box);  /* spec and callbacks set; built() follows */
+	void (*box_unwind)(struct box *box); /* built; all its runs ended or ending. gone() follows */
+	struct run *(*run_new)(struct box *box); /* NULL: runs_max in use */
+	void (*run_free)(struct run *run);
+	int (*run_start)(struct run *run, const struct run_spec *spec); /* started() follows if 0 */
+	void (*run_kill)(struct run *run); /* started: every process of its leaf; ended() follows */
+	/* done() follows if 0. One at a time per box: -EBUSY. `usage` lives until then. */
+	int (*box_usage)(struct box *box, struct box_usage *usage);
+	void (*launcher_add)(struct backend *b, int channel_fd);
+	/* `mount_fd` becomes image K on this shard's node; ready() is called with 0 or -errno. */
+	int (*image_attach)(struct backend *b, uint32_t image, int mount_fd, void *owner,
+			    void (*ready)(void *owner, int error));
+	void (*gauges)(const struct backend *b, struct backend_gauges *ret);
+	/* Give back what is pooled; empty() is called when nothing is left. No box may live. */
+	void (*drain)(struct backend *b, void (*empty)(void *owner));
+	void (*close)(struct backend *b);
+};
+
+struct backend {
+	const struct backend_class *class;
+};
+
+int container_open(const struct backend_options *options, struct backend **ret);

@@ -1,0 +1,243 @@
+/*
+ * Children of the engine inside its sandboxes: watched by pid, reaped one by one. Called by the
+ * container backend of one shard. Between a child's birth and its reaping its pid cannot be used
+ * again, and nobody but this file reaps, so a watched pid always means the child it was given for.
+ */
+#include "backends/container/children.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "bpf/guard.h"
+#include "engine/base/cleanup.h"
+
+enum { CHILD_GONE, CHILD_WATCHED, CHILD_DEAD, CHILD_REAPING, CHILD_EARLY };
+enum { EARLY_MAX = 1024, DEATHS_PER_TURN = 256 };
+/* A reply names a pid within the launcher's own limits; later, an early death is a stray. */
+#define EARLY_KEPT_NS (20 * 1000000000ull)
+
+static struct child **bucket_of(struct children *children, int pid)
+{
+	return &children->buckets[(uint32_t)pid & (children->bucket_count - 1)];
+}
+
+static void child_insert(struct child *child)
+{
+	struct child **bucket = bucket_of(child->in, child->pid);
+
+	child->next = *bucket;
+	*bucket = child;
+	child->in->watched++;
+}
+
+static void child_remove(struct child *child)
+{
+	struct child **at = bucket_of(child->in, child->pid);
+
+	while (*at && *at != child)
+		at = &(*at)->next;
+	if (*at) {
+		*at = child->next;
+		child->in->watched--;
+	}
+}
+
+static int status_of(const siginfo_t *info)
+{
+	if (info->si_code == CLD_EXITED)
+		return (info->si_status & 0xff) << 8;
+	return (info->si_status & 0x7f) | (info->si_code == CLD_DUMPED ? 0x80 : 0);
+}
+
+static void child_reaped(struct io_op *op, int res)
+{
+	struct child *child = container_of(op, struct child, op);
+
+	/* ECHILD would mean that somebody else reaped it: it is gone all the same. */
+	child_remove(child);
+	child->state = CHILD_GONE;
+	child->status = res < 0 ? SIGKILL : status_of(&child->info);
+	if (child->ended)
+		child->ended(child, child->status);
+}
+
+static void child_reap(struct child *child)
+{
+	child->state = CHILD_REAPING;
+	child->op.done = child_reaped;
+	io_wait_pid(child->in->io, &child->op, child->pid, &child->info);
+}
+
+/* An early death was reaped: it stays in the table with its status until claimed or too old. */
+static void early_reaped(struct io_op *op, int res)
+{
+	struct child *child = container_of(op, struct child, op);
+	struct child *claimer = child->claimer;
+
+	child->status = res < 0 ? SIGKILL : status_of(&child->info);
+	child->state = CHILD_EARLY;
+	if (!claimer)
+		return;
+	claimer->status = child->status;
+	claimer->state = CHILD_GONE;
+	child_remove(claimer);
+	child_remove(child);
+	pool_put(&child->in->early, child);
+	claimer->ended(claimer, claimer->status);
+}
+
+static void early_expire(struct children *children)
+{
+	uint64_t now_ns = io_now_ns(children->io);
+
+	for (uint32_t i = 0; pool_taken(&children->early) && i < children->early.count; i++) {
+		struct child *child = pool_at(&children->early, i);
+
+		if (!child || child->state != CHILD_EARLY ||
+		    now_ns - child->since_ns < EARLY_KEPT_NS)
+			continue;
+		child_remove(child);
+		pool_put(&children->early, child);
+		children->strays++;
+	}
+}
+
+static void early_add(struct children *children, int pid)
+{
+	struct child *child = pool_take(&children->early);
+
+	if (!child) {
+		early_expire(children);
+		child = pool_take(&children->early);
+	}
+	if (!child)
+		return; /* more strays than workers can lose in 20 s; a zombie until we end */
+	child->in = children;
+	child->is_early = true;
+	child->pid = pid;
+	child->sequence = children->sequence;
+	child->since_ns = io_now_ns(children->io);
+	child->op.done = early_reaped;
+	child->state = CHILD_REAPING;
+	child_insert(child);
+	io_wait_pid(children->io, &child->op, pid, &child->info);
+}
+
+static void child_died(void *context, const struct guard_death *death)
+{
+	struct children *children = context;
+	struct child *child = *bucket_of(children, death->pid);
+
+	while (child && (child->pid != death->pid || child->state != CHILD_WATCHED))
+		child = child->next;
+	if (!child)
+		early_add(children, death->pid);
+	else if (child->holds)
+		child->state = CHILD_DEAD;
+	else
+		child_reap(child);
+}
+
+static void children_poll(struct io_op *op, int res)
+{
+	struct children *children = container_of(op, struct children, poll);
+	int r;
+
+	if (children->closing)
+		return;
+	do {
+		r = guard_exits_consume(children->exits, DEATHS_PER_TURN, child_died, children);
+	} while (r == DEATHS_PER_TURN);
+	if (!(op->flags & IO_MORE) && res != -ECANCELED)
+		io_poll(children->io, op, guard_exits_fd(children->exits), POLLIN);
+}
+
+int children_init(struct children *children, struct io *io, struct guard_exits *exits,
+		  uint32_t count_max)
+{
+	uint32_t buckets = 64;
+	int r;
+
+	while (buckets < count_max)
+		buckets *= 2;
+	*children = (struct children){ .io = io, .exits = exits, .bucket_count = buckets };
+	children->buckets = calloc(buckets, sizeof *children->buckets);
+	if (!children->buckets)
+		return -ENOMEM;
+	r = pool_init(&children->early, sizeof(struct child), EARLY_MAX);
+	if (r < 0) {
+		free(children->buckets);
+		return r;
+	}
+	if (exits) {
+		children->poll.done = children_poll;
+		io_poll(io, &children->poll, guard_exits_fd(exits), POLLIN);
+	}
+	return 0;
+}
+
+void children_done(struct children *children)
+{
+	children->closing = true;
+	pool_done(&children->early);
+	free(children->buckets);
+	children->buckets = NULL;
+}
+
+/* The death came first. Early entries that were told after the request was sent may be its child. */
+static bool early_claim(struct children *children, struct child *child, uint64_t sequence)
+{
+	struct child *early = *bucket_of(children, child->pid);
+
+	while (early && (!early->is_early || early->claimer || early->pid != child->pid ||
+			 early->sequence < sequence))
+		early = early->next;
+	if (!early)
+		return false;
+	if (early->state == CHILD_EARLY) {
+		child->status = early->status;
+		child_remove(early);
+		pool_put(&children->early, early);
+		child->ended(child, child->status);
+		return true;
+	}
+	early->claimer = child;
+	child->state = CHILD_REAPING;
+	child_insert(child);
+	return true;
+}
+
+void child_watch(struct children *children, struct child *child, int pid, uint64_t sequence)
+{
+	child->in = children;
+	child->pid = pid;
+	child->holds = 0;
+	child->state = CHILD_GONE;
+	if (children->exits && early_claim(children, child, sequence))
+		return;
+	child->state = CHILD_WATCHED;
+	child_insert(child);
+	if (!children->exits)
+		child_reap(child);
+}
+
+void child_hold(struct child *child)
+{
+	child->holds++;
+}
+
+void child_release(struct child *child)
+{
+	if (--child->holds == 0 && child->state == CHILD_DEAD)
+		child_reap(child);
+}
+
+void child_kill(struct child *child)
+{
+	/* Without death events a living child is always being waited for; its pid can be reused
+	 * only after our own thread reaped it, in the turn that also calls child_reaped(). */
+	if (child->state == CHILD_WATCHED || child->state == CHILD_DEAD ||
+	    (child->state == CHILD_REAPING && !child->in->exits))
+		(void)kill(child->pid, SIGKILL); /* living or a zombie: the pid is still its own */
+}

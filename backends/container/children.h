@@ -1,0 +1,64 @@
+/*
+ * Children of the engine that live in its sandboxes: PID 1s and execs. Learns of a death from the
+ * guard's stream (or, without it, from one wait per child) and reaps exactly that pid, so watching
+ * an idle child costs nothing. A death may be told before the worker's reply that names the pid:
+ * such early ones are reaped at once and kept until the reply claims them, or are strays of a lost
+ * worker and forgotten.
+ */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/base/io.h"
+#include "engine/base/pool.h"
+
+struct guard_exits;
+
+struct child {
+	struct io_op op;
+	siginfo_t info;
+	struct children *in;
+	struct child *next;
+	int pid;
+	uint8_t state;
+	uint32_t holds;	   /* launcher calls in flight that name the pid: not reaped while > 0 */
+	int status;
+	/* Early ones: */
+	bool is_early;
+	uint64_t sequence; /* of the team's newest request when the death was told */
+	uint64_t since_ns;
+	struct child *claimer; /* whose reply came while the pid was being reaped */
+	void (*ended)(struct child *child, int status); /* reaped; the child may be watched anew */
+};
+
+struct children {
+	struct io *io;
+	struct guard_exits *exits; /* NULL: one wait per child */
+	struct io_op poll;
+	struct child **buckets;
+	uint32_t bucket_count, watched;
+	struct pool early;
+	uint64_t sequence; /* of the newest request sent to a worker: the team counts it up */
+	uint64_t strays;
+	bool closing;
+};
+
+int children_init(struct children *children, struct io *io, struct guard_exits *exits,
+		  uint32_t count_max);
+/* No child may be watched. */
+void children_done(struct children *children);
+/*
+ * Watch a new child, named by a reply to the request with this sequence. May call ended() from
+ * inside when it is dead and reaped already.
+ */
+void child_watch(struct children *children, struct child *child, int pid, uint64_t sequence);
+void child_hold(struct child *child);
+void child_release(struct child *child);
+static inline bool child_is_alive(const struct child *child)
+{
+	return child->state != 0;
+}
+/* SIGKILL; only while watched, hence never to a pid that was reaped. */
+void child_kill(struct child *child);

@@ -1,0 +1,144 @@
+/*
+ * Slots of one shard and the proof that a root file system was not touched. Called by the container
+ * backend. The proof: the upper directory starts empty, so the first change of any kind adds an
+ * entry to its root or alters that inode, which moves its ctime, and a ctime cannot be set; free
+ * inodes and blocks must be equal as well. It holds only when everything that ran was reaped.
+ */
+#include "backends/container/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include "engine/base/cleanup.h"
+
+int slots_init(struct slots *slots, int vault_fd, uint32_t first, uint32_t count)
+{
+	*slots = (struct slots){ .vault_fd = vault_fd, .count = count };
+	slots->all = calloc(count, sizeof *slots->all);
+	if (!slots->all)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < SLOT_STATES; i++)
+		slots->lists[i].next = slots->lists[i].previous = &slots->lists[i];
+	for (uint32_t i = 0; i < count; i++) {
+		struct slot *slot = &slots->all[i];
+
+		slot->number = first + i;
+		slot->next = slot->previous = slot;
+		slots->counts[SLOT_EMPTY]++;
+		slot_move(slots, slot, SLOT_EMPTY);
+	}
+	return 0;
+}
+
+void slots_done(struct slots *slots)
+{
+	free(slots->all);
+	slots->all = NULL;
+}
+
+/* At the head of the list: the slot used last is the warmest. */
+void slot_move(struct slots *slots, struct slot *slot, enum slot_state state)
+{
+	struct slot *head = &slots->lists[state];
+
+	slots->counts[slot->state]--;
+	slots->counts[state]++;
+	slot->previous->next = slot->next;
+	slot->next->previous = slot->previous;
+	slot->state = state;
+	slot->next = head->next;
+	slot->previous = head;
+	head->next->previous = slot;
+	head->next = slot;
+}
+
+struct slot *slot_first(struct slots *slots, enum slot_state state)
+{
+	struct slot *head = &slots->lists[state];
+
+	return head->next == head ? NULL : head->next;
+}
+
+static bool slot_fits(const struct slot *slot, const struct slot_wish *wish)
+{
+	return slot->image == wish->image && slot->disk_bytes == wish->disk_bytes &&
+	       slot->inodes == wish->inodes;
+}
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *ret_rebuild)
+{
+	enum { LOOK_MAX = 64 };
+	struct slot *head = &slots->lists[SLOT_CLEAN], *slot = head->next;
+
+	for (int looked = 0; slot != head && looked < LOOK_MAX; looked++, slot = slot->next)
+		if (slot_fits(slot, wish))
+			break;
+	*ret_rebuild = slot == head || !slot_fits(slot, wish) || wish->fresh_root;
+	if (*ret_rebuild && !wish->fresh_root)
+		slot = NULL;
+	if (!slot || slot == head)
+		slot = slot_first(slots, SLOT_DIRTY);
+	if (!slot)
+		slot = slot_first(slots, SLOT_EMPTY);
+	if (!slot && slots->counts[SLOT_CLEAN])
+		slot = slots->lists[SLOT_CLEAN].previous; /* of another image: the coldest */
+	if (!slot)
+		return NULL;
+	slot->suspect = realtime_ns() - slot->built_ns < SLOT_CTIME_TICKS_NS;
+	slot_move(slots, slot, SLOT_TAKEN);
+	return slot;
+}
+
+void slot_built(struct slot *slot, const struct slot_wish *wish, const struct launch_reply *reply)
+{
+	slot->image = wish->image;
+	slot->disk_bytes = wish->disk_bytes;
+	slot->inodes = wish->inodes;
+	slot->baseline = reply->baseline;
+	slot->cgroup_id = reply->cgroup_id;
+	slot->uses = 0;
+	slot->leaves_made |= 1;
+	slot->built_ns = realtime_ns();
+	/* A change in the tick that made the baseline would not show where ctimes are coarse. */
+	slot->suspect = true;
+}
+
+bool slot_untouched(const struct slots *slots, const struct slot *slot)
+{
+	char path[40];
+	struct statx now;
+	struct statfs usage;
+
+	(void)snprintf(path, sizeof path, "slots/%u/up", slot->number);
+	auto_close int up = openat(slots->vault_fd, path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+
+	if (up < 0 || statx(up, "u", AT_SYMLINK_NOFOLLOW, STATX_CTIME, &now) < 0 ||
+	    fstatfs(up, &usage) < 0)
+		return false;
+	return (uint64_t)now.stx_ctime.tv_sec * 1000000000u + now.stx_ctime.tv_nsec ==
+		       slot->baseline.ctime_ns &&
+	       (uint64_t)usage.f_ffree == slot->baseline.free_inodes &&
+	       (uint64_t)usage.f_bfree == slot->baseline.free_blocks;
+}
+
+bool slot_give(struct slots *slots, struct slot *slot)
+{
+	bool clean = !slot->suspect && ++slot->uses < slots->uses_max &&
+		     slot_untouched(slots, slot);
+
+	slot_move(slots, slot, clean ? SLOT_CLEAN : SLOT_DIRTY);
+	return clean;
+}

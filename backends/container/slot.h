@@ -1,0 +1,65 @@
+/*
+ * Slots: what may outlive a sandbox because it holds nothing of it. A slot is a uid range with its
+ * user namespace, a cgroup with leaves, and an overlay that is reused only while it is provably
+ * untouched.
+ *
+ *	empty --build--> clean --take--> taken --give--> clean	(untouched)
+ *	                                       \-------> dirty --rebuild--> clean
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/container/launch.h"
+
+enum slot_state { SLOT_EMPTY, SLOT_CLEAN, SLOT_TAKEN, SLOT_DIRTY, SLOT_REBUILDING, SLOT_STATES };
+
+enum { LEAVES_MAX = 64, SLOT_CTIME_TICKS_NS = 20 * 1000000 };
+
+struct slot {
+	struct slot *next, *previous; /* in the list of its state */
+	uint32_t number;	      /* in the vault */
+	enum slot_state state;
+	uint32_t image, uses;
+	uint64_t disk_bytes, inodes;
+	uint64_t cgroup_id;
+	uint64_t built_ns; /* CLOCK_REALTIME when the baseline was taken */
+	struct launch_baseline baseline;
+	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
+	bool has_network;     /* a private network namespace hangs in the vault */
+	bool is_private;      /* what the guard was told */
+	bool suspect;	      /* taken before its baseline's clock tick was over */
+	void *user;	      /* the backend's, of a rebuild */
+};
+
+struct slot_wish {
+	uint32_t image;
+	uint64_t disk_bytes, inodes;
+	bool fresh_root;
+};
+
+struct slots {
+	struct slot *all;
+	struct slot lists[SLOT_STATES]; /* heads of rings */
+	uint32_t count, counts[SLOT_STATES];
+	uint32_t uses_max;
+	int vault_fd; /* O_PATH of the vault's root; borrowed */
+};
+
+/* Slots first .. first + count - 1 of the vault. */
+int slots_init(struct slots *slots, int vault_fd, uint32_t first, uint32_t count);
+void slots_done(struct slots *slots);
+/* A slot for this wish, TAKEN; *ret_rebuild: its root must be (re)made. NULL: none is free. */
+struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *ret_rebuild);
+/* The reply of a build: the slot has a root for `wish` from now on. */
+void slot_built(struct slot *slot, const struct slot_wish *wish, const struct launch_reply *reply);
+/*
+ * Nothing runs in it any more. It becomes clean if its root is provably untouched, else dirty;
+ * returns whether it is clean.
+ */
+bool slot_give(struct slots *slots, struct slot *slot);
+void slot_move(struct slots *slots, struct slot *slot, enum slot_state state);
+struct slot *slot_first(struct slots *slots, enum slot_state state); /* or NULL */
+/* The comparison slot_give() makes. */
+bool slot_untouched(const struct slots *slots, const struct slot *slot);

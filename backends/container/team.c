@@ -1,0 +1,270 @@
+/*
+ * A shard's launcher workers and their queue. Called by the container backend of the shard. A call
+ * is done exactly once: with its reply, or with NULL when its worker was lost while it may have been
+ * busy with it. A call the lost worker cannot have begun goes back to the head of its queue.
+ */
+#include "backends/container/team.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+
+static void team_feed(struct team *team);
+static void worker_lose(struct worker *w);
+
+void team_init(struct team *team, struct io *io, uint64_t *sequence)
+{
+	*team = (struct team){ .io = io, .sequence = sequence };
+	for (uint32_t i = 0; i < TEAM_CLASS_COUNT; i++)
+		team->queue[i].last = &team->queue[i].first;
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
+		team->workers[i] = (struct worker){ .team = team, .fd = -1 };
+}
+
+static void call_prepare(struct launch_call *call)
+{
+	struct launch_request *request = &call->request;
+
+	call->parts[0] = (struct iovec){ request, sizeof *request };
+	call->parts[1] = (struct iovec){ (void *)call->payload, request->payload_bytes };
+	call->message = (struct msghdr){
+		.msg_iov = call->parts,
+		.msg_iovlen = request->payload_bytes ? 2 : 1,
+	};
+	if (!request->descriptor_count)
+		return;
+	assert(request->descriptor_count <= LAUNCH_CALL_FDS_MAX);
+	size_t bytes = request->descriptor_count * sizeof(int);
+
+	call->message.msg_control = call->control.bytes;
+	call->message.msg_controllen = CMSG_SPACE(bytes);
+	struct cmsghdr *header = CMSG_FIRSTHDR(&call->message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(bytes);
+	memcpy(CMSG_DATA(header), call->fds, bytes);
+}
+
+/* The oldest request was sent and answered; the completions of the two may come in any order. */
+static void worker_settle(struct worker *w)
+{
+	struct launch_call *call = w->calls[0];
+	struct launch_reply reply = w->reply;
+
+	if (!w->replied || !w->sent_count)
+		return;
+	w->replied = false;
+	w->call_count--;
+	w->sent_count--;
+	w->calls[0] = w->calls[1];
+	call->sent = false;
+	call->done(call, &reply);
+}
+
+static void worker_sent(struct io_op *op, int res)
+{
+	struct worker *w = container_of(op, struct worker, send);
+
+	w->sending = false;
+	if (w->broken || res < 0) {
+		worker_lose(w);
+		return;
+	}
+	w->sent_count++;
+	worker_settle(w);
+	team_feed(w->team);
+}
+
+static void worker_send(struct worker *w)
+{
+	struct launch_call *call = w->calls[w->sent_count];
+
+	call->sequence = ++*w->team->sequence;
+	call->sent = true;
+	call_prepare(call);
+	w->sending = true;
+	w->send.done = worker_sent;
+	io_sendmsg(w->team->io, &w->send, w->fd, &call->message);
+}
+
+static bool reply_is_sane(const struct launch_reply *reply)
+{
+	return reply->error >= 0 && reply->error < 4096 && reply->pid >= 0 &&
+	       reply->step < LAUNCH_STEP_COUNT;
+}
+
+static void worker_replied(struct io_op *op, int res)
+{
+	struct worker *w = container_of(op, struct worker, recv);
+	struct launch_call *call = w->calls[0];
+
+	w->receiving = false;
+	if (w->broken || res != sizeof w->reply || !w->call_count || !call->sent ||
+	    w->reply.tag != call->request.tag || !reply_is_sane(&w->reply)) {
+		worker_lose(w);
+		return;
+	}
+	w->replied = true;
+	worker_settle(w);
+	team_feed(w->team);
+}
+
+static void worker_listen(struct worker *w)
+{
+	w->receiving = true;
+	w->recv.done = worker_replied;
+	io_recv(w->team->io, &w->recv, w->fd, &w->reply, sizeof w->reply);
+}
+
+static void queue_put_first(struct team *team, struct launch_call *call)
+{
+	call->queued = true;
+	call->sent = false;
+	call->next = team->queue[call->class].first;
+	team->queue[call->class].first = call;
+	if (!call->next)
+		team->queue[call->class].last = &call->next;
+	team->waiting++;
+}
+
+/* Waits until neither op is in flight, then gives up the worker and settles its calls. */
+static void worker_lose(struct worker *w)
+{
+	struct team *team = w->team;
+	struct launch_call *doubtful = NULL;
+
+	w->broken = true;
+	if (w->receiving)
+		io_cancel(team->io, &w->recv);
+	if (w->sending)
+		io_cancel(team->io, &w->send);
+	if (w->receiving || w->sending || w->fd < 0)
+		return;
+	cleanup_close(&w->fd);
+	w->fd = -1;
+	if (w->call_count == 2)
+		queue_put_first(team, w->calls[1]);
+	if (w->call_count)
+		doubtful = w->calls[0];
+	w->call_count = w->sent_count = 0;
+	if (!team->closing) {
+		team->lost++;
+		team->worker_lost(team->owner);
+	}
+	if (doubtful) {
+		doubtful->sent = false;
+		doubtful->done(doubtful, NULL);
+	}
+	team_feed(team);
+}
+
+static struct launch_call *queue_take(struct team *team)
+{
+	for (uint32_t i = 0; i < TEAM_CLASS_COUNT; i++) {
+		struct launch_call *call = team->queue[i].first;
+
+		if (!call)
+			continue;
+		team->queue[i].first = call->next;
+		if (!call->next)
+			team->queue[i].last = &team->queue[i].first;
+		call->queued = false;
+		team->waiting--;
+		return call;
+	}
+	return NULL;
+}
+
+static struct worker *worker_least_busy(struct team *team)
+{
+	struct worker *best = NULL;
+
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++) {
+		struct worker *w = &team->workers[i];
+
+		if (w->fd < 0 || w->broken || w->sending || w->call_count == TEAM_DEPTH)
+			continue;
+		if (!best || w->call_count < best->call_count)
+			best = w;
+	}
+	return best;
+}
+
+static void team_feed(struct team *team)
+{
+	struct worker *w;
+
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++) {
+		w = &team->workers[i];
+		if (w->fd >= 0 && !w->broken && !w->receiving && !w->replied)
+			worker_listen(w);
+	}
+	while (team->waiting && (w = worker_least_busy(team))) {
+		w->calls[w->call_count++] = queue_take(team);
+		worker_send(w);
+	}
+}
+
+void team_add(struct team *team, int channel_fd)
+{
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++) {
+		struct worker *w = &team->workers[i];
+
+		if (w->fd >= 0 || w->receiving || w->sending)
+			continue;
+		w->fd = channel_fd;
+		w->broken = w->replied = false;
+		team_feed(team);
+		return;
+	}
+	(void)close(channel_fd); /* one more than there is room for: it ends at once */
+}
+
+void team_call(struct team *team, struct launch_call *call)
+{
+	assert(!call->queued);
+	assert(!call->sent);
+	call->request.tag = (uint64_t)(uintptr_t)call;
+	call->queued = true;
+	call->next = NULL;
+	*team->queue[call->class].last = call;
+	team->queue[call->class].last = &call->next;
+	team->waiting++;
+	team_feed(team);
+}
+
+bool team_withdraw(struct team *team, struct launch_call *call)
+{
+	struct launch_call **at = &team->queue[call->class].first;
+
+	if (!call->queued)
+		return false;
+	while (*at != call)
+		at = &(*at)->next;
+	*at = call->next;
+	if (!call->next)
+		team->queue[call->class].last = at;
+	call->queued = false;
+	team->waiting--;
+	return true;
+}
+
+uint32_t team_workers(const struct team *team)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
+		count += team->workers[i].fd >= 0;
+	return count;
+}
+
+void team_close(struct team *team)
+{
+	team->closing = true;
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
+		if (team->workers[i].fd >= 0)
+			(void)shutdown(team->workers[i].fd, SHUT_RDWR); /* its recv ends */
+}

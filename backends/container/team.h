@@ -1,0 +1,75 @@
+/*
+ * A shard's launcher workers and the queue of calls to them. A worker gets at most two requests at
+ * a time, so that it finds the next one when it is done; the rest waits here, urgent ones first.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "backends/container/launch.h"
+#include "engine/base/io.h"
+
+enum { TEAM_WORKERS_MAX = 8, TEAM_DEPTH = 2, LAUNCH_CALL_FDS_MAX = 3 };
+
+/* Classes of the queue: ending things first, then starting, then preparing. */
+enum team_class { TEAM_END, TEAM_START, TEAM_PREPARE, TEAM_CLASS_COUNT };
+
+/* One exchange with one worker. Embedded in its owner, one in flight. */
+struct launch_call {
+	struct launch_request request;
+	const void *payload;
+	int fds[LAUNCH_CALL_FDS_MAX];
+	enum team_class class;
+	uint64_t sequence;
+	bool queued, sent;
+	/*
+	 * reply NULL: the worker was lost while it may have been busy with this request. Otherwise
+	 * the reply, checked; it lives during the callback.
+	 */
+	void (*done)(struct launch_call *call, const struct launch_reply *reply);
+	struct launch_call *next;
+	struct msghdr message; /* owned by the team while in flight */
+	struct iovec parts[2];
+	union {
+		char bytes[CMSG_SPACE(LAUNCH_CALL_FDS_MAX * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+};
+
+struct worker {
+	struct team *team;
+	struct io_op recv, send;
+	int fd; /* -1: no worker here */
+	bool sending, receiving, replied, broken;
+	uint32_t call_count;
+	struct launch_call *calls[TEAM_DEPTH]; /* oldest first */
+	uint32_t sent_count;		       /* of calls[] handed to the socket */
+	struct launch_reply reply;
+};
+
+struct team {
+	struct io *io;
+	uint64_t *sequence; /* of the children: counts requests */
+	struct worker workers[TEAM_WORKERS_MAX];
+	struct {
+		struct launch_call *first, **last;
+	} queue[TEAM_CLASS_COUNT];
+	uint32_t waiting;
+	uint64_t lost;
+	void *owner;
+	void (*worker_lost)(void *owner);
+	bool closing;
+};
+
+void team_init(struct team *team, struct io *io, uint64_t *sequence);
+/* Takes the descriptor. */
+void team_add(struct team *team, int channel_fd);
+/* Queue a call; request, payload, fds, class and done are set. */
+void team_call(struct team *team, struct launch_call *call);
+/* Take a call that was not sent back out of the queue: true if it was there. */
+bool team_withdraw(struct team *team, struct launch_call *call);
+uint32_t team_workers(const struct team *team);
+/* Close the channels: the workers end. Calls must be done. */
+void team_close(struct team *team);
