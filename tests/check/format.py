@@ -24,7 +24,14 @@ def run(mode, root, clang_format):
     files = [str(Path(root, path)) for path in c_files(root)]
     action = ["-i"] if mode == "fix" else ["--dry-run", "--Werror"]
     style = f"--style=file:{Path(root, '.clang-format')}"
-    result = subprocess.run([clang_format, style, *action, *files], check=False)
+    result = subprocess.run(
+        [clang_format, style, *action, *files], stderr=subprocess.PIPE, text=True, check=False
+    )
+    places = re.findall(r"^(\S+:\d+):\d+: error: ", result.stderr, re.MULTILINE)
+    for place in sorted(set(places)):
+        print(f"{place}: not as clang-format lays it out (cmake --build BUILD --target format)")
+    if result.returncode and not places:
+        print(result.stderr)
     return len(files), 1 if result.returncode else 0
 
 

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Sets up, builds, and runs all tests: run.sh [OPTIONS OF CTEST]
+#
+# One run of ctest covers three builds:
+#   release  gcc, as shipped: every test
+#   dev      clang with ASan and UBSan: unit, sim, race and fuzz tests, named asan/...
+#   tsan     clang with ThreadSanitizer: the race tests, named tsan/...
+set -eu
+cd "$(dirname "$0")/.."
+./tests/setup.sh
+
+jobs=$(nproc)
+if [ -t 1 ]; then
+	progress=--progress
+else
+	progress=
+fi
+
+# quietly LOG COMMAND...: output only on a terminal, or when it fails
+quietly() {
+	local log=$1
+	shift
+	if [ "$progress" ]; then
+		"$@"
+	elif ! "$@" >"$log" 2>&1; then
+		cat "$log"
+		printf 'run.sh: failed: %s\n' "$*"
+		exit 1
+	fi
+}
+
+# build PRESET [OPTIONS OF CMAKE]
+build() {
+	local preset=$1
+	shift
+	printf '== build %s\n' "$preset"
+	quietly "build/$preset.log" cmake --preset "$preset" -DDSEC_WERROR=ON "$@"
+	quietly "build/$preset.log" cmake --build --preset "$preset" -j "$jobs"
+}
+
+mkdir -p build
+build release -DDSEC_TEST_ONLY=
+build dev -DDSEC_TEST_PREFIX=asan/ '-DDSEC_TEST_ONLY=unit;sim;race;fuzz'
+build tsan -DDSEC_TEST_PREFIX=tsan/ -DDSEC_TEST_ONLY=race
+printf 'subdirs("release" "dev" "tsan")\n' >build/CTestTestfile.cmake
+
+printf '== test\n'
+exec ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error --no-label-summary \
+	${progress:+"$progress"} "$@"
