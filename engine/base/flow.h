@@ -5,7 +5,8 @@
  *
  *	FLOW_NEXT   done at once
  *	FLOW_WAIT   an op or a call is in flight; flow_resume() or the flow's op settles the step
- *	FLOW_AGAIN  (from finish only) call start again: a short read, a retry
+ *	FLOW_AGAIN  (from finish only) call start again: a short read, a retry. Nothing is left
+ *	            behind at this point: a flow that was turned round meanwhile does not start it
  *	-errno      failed and left nothing behind
  *
  * `undo` returns FLOW_NEXT or FLOW_WAIT and cannot fail. `finish` may be NULL: res < 0 fails, else
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/base/flow_stats.h"
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
 
@@ -28,20 +30,28 @@ struct flow_step {
 	int (*start)(struct flow *f);
 	int (*finish)(struct flow *f, int res);
 	int (*undo)(struct flow *f);
-	uint32_t limit_ms; /* 0: none. On expiry `expire` of the host is called, once */
+	/* 0: none. Over it the step is asked to end as by a cancel, once; the error is -ETIMEDOUT. */
+	uint32_t limit_ms;
 };
 
 /*
- * What one driver serves: a shard. `journal` (may be NULL) is told before a step's side effect and
- * after it settled; the write-ahead log will live behind it. `expire` is called when a step exceeds
- * its limit: it must make the step complete (cancel its op, fail its call). Flows without a host
- * have no limits, no faults and no journal.
+ * What one driver serves: a shard. Flows without a host have no limits, no faults, no journal and
+ * no statistics, and need their `cancel` set.
  */
 struct flow_host {
 	struct io *io;
 	struct timers *timers;
+	/*
+	 * May be NULL; the write-ahead log will live behind it. Told of the step at f->at, in
+	 * f->direction: settled 0 before its side effect, then once 1 when it took effect (or, going
+	 * down, was undone), -errno when it failed and left nothing.
+	 */
 	void (*journal)(struct flow_host *host, const struct flow *f, int settled);
-	const char *fault; /* "table.step:ERRNO" or NULL; debug builds and tests */
+	/*
+	 * NULL, or for debug builds and tests "table.step:ERRNO": the step fails with it and is not
+	 * started; "table.step!:ERRNO": it fails after it succeeded, and is undone.
+	 */
+	const char *fault;
 	struct flow_stats *stats;
 };
 
@@ -54,13 +64,18 @@ struct flow {
 	int8_t direction;  /* +1 building, -1 unwinding, 0 idle */
 	bool waiting;
 	int error;		 /* why it turned round */
-	const char *failed_step; /* "container.spawn"; NULL while no step failed */
+	const char *failed_step; /* "spawn", of `table`; NULL when no step failed (a cancel) */
+	uint64_t step_ns;	 /* when the step in flight began */
 	struct timer limit;
-	void (*cancel)(struct flow *f); /* NULL: io_cancel(op). Asks the step in flight to end */
-	void (*done)(struct flow *f, int error);
+	/*
+	 * Asks the step in flight to end; NULL: io_cancel(op). It may call flow_resume(); the flow
+	 * may be gone when it returns.
+	 */
+	void (*cancel)(struct flow *f);
+	void (*done)(struct flow *f, int error); /* may free the flow */
 };
 
-/* Zeroed flow in; table and callbacks set by the caller after it. */
+/* Zeroed flow in; `done` and, if needed, `cancel` are set by the caller after it. */
 void flow_init(struct flow *f, struct flow_host *host, const char *table,
 	       const struct flow_step *steps, uint8_t count);
 /* Calls f->done(f, 0) when every step is complete, f->done(f, -errno) when all was undone. */
@@ -73,3 +88,5 @@ void flow_cancel(struct flow *f);
 void flow_resume(struct flow *f, int res);
 /* The step in flight or NULL: for logs, `dsec ps` and the debugger. */
 const char *flow_step_name(const struct flow *f);
+/* -EINVAL for a fault that is not of the form above: to be refused when the engine starts. */
+int flow_fault_check(const char *fault);

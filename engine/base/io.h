@@ -15,11 +15,18 @@
 struct io;
 struct io_op;
 struct mail;
+struct world;
 
 enum {
 	IO_MORE = 1, /* in op->flags: a multishot op stays armed, done() will be called again */
+	/* Owned by the loop, never seen in done(). */
+	IO_CANCEL_QUEUED = 2,
+	IO_CANCEL_SENT = 4,
+	IO_REFUSED = 8,
+	IO_IN_FLIGHT = 16,
 };
 
+/* Zeroed before its first use. */
 struct io_op {
 	void (*done)(struct io_op *op, int res); /* res: >= 0 or -errno */
 	struct io_op *next;			 /* owned by the loop */
@@ -38,12 +45,34 @@ struct mail {
 };
 
 struct io_options {
-	uint32_t entries; /* submission queue; the completion queue is four times as large */
-	void *owner;	  /* handed to mail->deliver() */
+	uint32_t entries;    /* submission queue; the completion queue is four times as large */
+	void *owner;	     /* handed to mail->deliver() */
+	struct world *world; /* the simulator's; the engine leaves it NULL */
+};
+
+/* Counted since io_open(). A callback is one done() or deliver(). */
+struct io_stats {
+	uint64_t turns;
+	uint64_t callbacks;
+	uint64_t callbacks_over_1ms; /* of wall clock: a preempted thread counts too */
+	uint64_t callback_max_ns;
+	uintptr_t callback_max_address; /* the function that took it */
+	uint64_t mails_sent, mails_received;
+	uint64_t mails_resent;	/* the kernel had no memory or room for it at first */
+	uint64_t mails_lost;	/* their loop was closed already */
+	uint64_t ops_set_aside; /* the submission queue was full; submitted a turn later */
+	uint64_t ops_refused;	/* completed with -EBUSY */
+	uint64_t overflows; /* turns that found the completion queue overflowed; nothing is lost */
 };
 
 /* Must be called on the thread that will run it (SINGLE_ISSUER). -ENOSYS, -EPERM, -ENOMEM … */
 int io_open(const struct io_options *options, struct io **ret);
+/* The likely cause of an error of io_open() and its remedy, one line; NULL when none is known. */
+const char *io_explain(int error);
+/*
+ * On the loop's thread, after the loops that send to it have stopped. Ops in flight are cancelled
+ * and their done() is not called; mail not yet delivered stays where it is. NULL is fine.
+ */
 void io_close(struct io *io);
 
 /*
@@ -53,29 +82,43 @@ void io_close(struct io *io);
  */
 int io_turn(struct io *io, uint64_t until_ns);
 
+const struct io_stats *io_stats(const struct io *io);
 /* The loop's clock, read once per turn: CLOCK_MONOTONIC nanoseconds. */
 uint64_t io_now_ns(const struct io *io);
-/* Read the clock now (a system call's worth); everything else uses io_now_ns(). */
+/* Read the clock now (about 30 ns); everything else uses io_now_ns(). */
 uint64_t io_clock_ns(struct io *io);
 /* Randomness for the engine: getrandom(2) in the engine, the seed in the simulator. */
 void io_random(struct io *io, void *ret_bytes, size_t bytes);
 
+/*
+ * Read and write are at the file's own position. A send never raises SIGPIPE; descriptors that
+ * io_recvmsg() receives are close-on-exec.
+ */
 void io_read(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
 void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *message);
 void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *message);
-/* Multishot: res is the new descriptor (SOCK_CLOEXEC | SOCK_NONBLOCK). */
+/*
+ * Multishot: res is the new descriptor (SOCK_CLOEXEC | SOCK_NONBLOCK). Like io_poll() it may end
+ * by itself (done() without IO_MORE, whatever res is): the caller arms it again.
+ */
 void io_accept(struct io *io, struct io_op *op, int fd);
-/* Multishot poll: res is the event mask. */
+/*
+ * Multishot poll: res is the event mask. Told of every new event, not of a condition that lasts:
+ * read until -EAGAIN before relying on the next one.
+ */
 void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events);
 /*
  * Wait for the end of a child of this process and reap it. `ret_info` is a siginfo_t that lives
  * until done(). (IORING_OP_WAITID, Linux 6.7.)
  */
 void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info);
-/* Asks for the cancellation of `target`; target still completes, with -ECANCELED or its result. */
+/*
+ * Asks for the cancellation of `target`: it still completes, with -ECANCELED or its result.
+ * Nothing happens when it is not in flight; asking twice is asking once.
+ */
 void io_cancel(struct io *io, struct io_op *target);
 
 /* Send to another loop. Callable from the thread of `io` only. */
