@@ -2,7 +2,7 @@
 """What only the built tree shows.
 
 usage: objects.py statics ROOT BUILD    no mutable static or global data, NDEBUG never defined
-       objects.py sources ROOT BUILD    every source file is built, or a build script names it
+       objects.py sources ROOT BUILD    every .c file is built, or a build script names it
 """
 import json
 import re
@@ -66,7 +66,7 @@ def check_sources(root, build):
         for path in tree_files(root)
         if path.name == "CMakeLists.txt" or path.suffix in (".cmake", ".sh")
     ]
-    sources, wrong = c_files(root, (".c", ".S")), []
+    sources, wrong = c_files(root, (".c",)), []
     for path in sources:
         named = (
             re.search(rf"(?<![\w.-]){re.escape(str(path.relative_to(folder)))}(?![\w.-])", text)
