@@ -19,36 +19,55 @@ struct guard_options {
 	const char *instance; /* names the pins */
 	int cgroup_fd;	      /* directory of the instance's cgroup root */
 	uint64_t cgroup_id;
-	uint32_t cgroup_level; /* of the root below the cgroup2 mount: 1 for a child of the mount */
+	uint32_t cgroup_level; /* of the root below the cgroup2 mount: 1 for a child of the
+				* mount; asked of the kernel where it answers, because a
+				* cgroup namespace hides what is above it */
 	uint32_t shards;
 	const uint64_t *shard_cgroup_ids; /* children of the root, one per shard */
-	int engine_pid;		/* deaths of this process' children are reported */
+	int engine_pid;		   /* deaths of this process' children are reported; it is of the
+				 * caller's pid namespace */
+	uint32_t ring_bytes;	   /* per shard, a power of two and of whole pages; 0: 1 MiB */
+	uint32_t spill_deaths_max; /* per shard; 0: 65,536 */
 };
 
 enum guard_capability {
-	GUARD_EXIT_EVENTS = 1, /* deaths by tp_btf/sched_process_exit */
+	GUARD_EXIT_EVENTS = 1,	/* deaths by tp_btf/sched_process_exit */
 	GUARD_NETWORK_NONE = 2, /* sandboxes of network `none` cannot open inet sockets */
 	GUARD_ABSTRACT = 4,	/* … nor reach abstract unix names */
 	GUARD_PINNED = 8,	/* enforcement outlives the engine */
 };
 
-/* What is missing is told in ret_why, one line per capability with the remedy. Fails only on -ENOMEM
- * or -EINVAL: a host without BPF gives a guard without capabilities. */
+/*
+ * To be called in the mount namespace of the host, where the pins shall be found. Pins that a dead
+ * engine of this instance left are replaced without a moment between.
+ *
+ * What is missing is told in ret_why, one line per capability with the remedy. Fails only on -ENOMEM,
+ * -EINVAL or where cgroup_fd cannot be copied: a host without BPF gives a guard without capabilities.
+ */
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
 	       struct guard **ret);
-/* Detach, unpin and free. NULL is fine. */
+/* Detach, unpin and free; streams of deaths stay open, but nothing comes any more. NULL is fine. */
 void guard_close(struct guard *guard);
-/* Remove what a dead engine of this instance left pinned or attached. */
+/* Remove what a dead engine of this instance left pinned or attached. cgroup_fd -1: it is gone. */
 int guard_sweep(const char *instance, int cgroup_fd);
 uint32_t guard_capabilities(const struct guard *guard);
 
 /*
  * A sandbox's cgroup (bS, by id) may open inet sockets and use abstract names (network `private`:
- * a network namespace of its own), or may not (`none`: the default for ids never told).
+ * a network namespace of its own), or may not (`none`: the default for ids never told). Say `false`
+ * when the cgroup goes. -E2BIG when POLICY_SANDBOXES_MAX are private;
+ * -EOPNOTSUPP without GUARD_NETWORK_NONE.
+ *
+ * The hooks follow the cgroup of the socket: one that was made outside the instance's cgroups and
+ * given to a sandbox is not held back.
  */
 int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private);
 
-/* One death. `code` is a wait status. The zombie may not be there yet: wait for the pid. */
+/*
+ * One death, told once. The zombie may not be there yet: wait for the pid. `code` is what its wait
+ * status will be, except where the main thread and the last other one end in the same instant, both
+ * by a bare exit(2): trust the wait.
+ */
 struct guard_death {
 	uint64_t cgroup_id; /* of the shard's child the task was in: the slot's cgroup */
 	int32_t pid;	    /* in the engine's pid namespace */
@@ -60,8 +79,43 @@ int guard_exits_open(struct guard *guard, uint32_t shard, struct guard_exits **r
 int guard_exits_fd(const struct guard_exits *exits);
 /*
  * Calls `death` for each waiting one, those that found the ring full included. At most `max`;
- * returns how many, or -errno.
+ * returns how many, or -errno. Call until it returns less than `max`: the descriptor tells of what
+ * comes after that. -ENOBUFS, once each time it happened: deaths found ring and spill full and are
+ * lost, check every child; those still waiting come with the next call.
  */
 int guard_exits_consume(struct guard_exits *exits, int max,
 			void (*death)(void *context, const struct guard_death *d), void *context);
 void guard_exits_close(struct guard_exits *exits);
+
+struct guard_exits_counts {
+	uint64_t spilled; /* deaths that found the ring full, and came late */
+	uint64_t dropped; /* deaths that found the spill full too, and never come */
+};
+
+void guard_exits_counts(const struct guard_exits *exits, struct guard_exits_counts *ret);
+
+/* For `dsecd --check`: what this host's kernel accepts, found by doing it. */
+enum guard_feature {
+	GUARD_FEATURE_BTF,	    /* /sys/kernel/btf/vmlinux */
+	GUARD_FEATURE_BPFFS,	    /* /sys/fs/bpf is one */
+	GUARD_FEATURE_TP_BTF,	    /* typed tracepoints: deaths */
+	GUARD_FEATURE_SOCK_CREATE,  /* cgroup hook: network `none` */
+	GUARD_FEATURE_CONNECT_UNIX, /* cgroup hook: abstract names */
+	GUARD_FEATURE_LSM,	    /* file, ioctl and process policy */
+	GUARD_FEATURE_FENTRY,
+	GUARD_FEATURE_XDP, /* policy for virtual machines */
+	GUARD_FEATURE_COUNT,
+};
+
+struct guard_feature_state {
+	const char *name;
+	int error;	    /* 0: works; else a positive errno */
+	const char *remedy; /* what it is for and what to do; NULL when it works */
+};
+
+struct guard_probe {
+	struct guard_feature_state features[GUARD_FEATURE_COUNT];
+};
+
+/* Loads one tiny program of each kind and attaches none. Fails only on -ENOMEM. */
+int guard_probe(struct guard_probe *ret);

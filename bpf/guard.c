@@ -1,0 +1,539 @@
+/*
+ * Owns the loaded BPF programs, their maps and attachments: the deaths of sandboxes (exit.bpf.c) and
+ * what network `none` may not do (net.bpf.c). Called by the engine's control thread.
+ *
+ * Must hold: each part fails alone and then says why and what would help; nothing that was attached
+ * is enforced less than its capability says.
+ */
+#include "bpf/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/guard_exits.h"
+#include "bpf/guard_pins.h"
+#include "bpf/policy.h" /* the skeletons speak of its structs */
+#include "bpf/exit.skel.h"
+#include "bpf/net.skel.h"
+#include "engine/base/cleanup.h"
+
+enum {
+	RING_BYTES_DEFAULT = 1 << 20,
+	SPILL_DEATHS_DEFAULT = 65536,
+	SPILL_DEATHS_MAX = 1 << 22, /* more than a host can have processes */
+	VERIFIER_LOG_BYTES = 64 * 1024,
+	HOOKS_MAX = 3,
+	/* Until Linux 6.7's headers are the minimum. */
+	ATTACH_UNIX_CONNECT = 49,
+	ATTACH_UNIX_SENDMSG = 50,
+};
+
+#define PROGRAM_PREFIX "dsec_"
+
+/* Why a capability is missing, collected for the caller. */
+struct why {
+	char *text;
+	size_t bytes, used;
+};
+
+/* One program on the instance's cgroup: by a pinned link, or bare where nothing can be pinned. */
+struct hook {
+	struct bpf_link *link;
+	int bare_fd; /* of the program; -1 */
+	enum bpf_attach_type type;
+};
+
+struct guard {
+	uint32_t capabilities;
+	int cgroup_fd; /* a copy */
+	uint32_t root_level;
+	uint32_t shards, ring_bytes;
+	struct exit_bpf *exit;
+	struct bpf_link *exit_link;
+	int *ring_fds, *spill_fds; /* by shard */
+	struct net_bpf *net;
+	struct hook hooks[HOOKS_MAX];
+	uint32_t hook_count;
+	struct guard_pins pins;
+	bool pinned;
+};
+
+static int options_check(const struct guard_options *options);
+static void why_add(struct why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int exit_open(struct guard *guard, const struct guard_options *options, struct why *why);
+static void exit_close(struct guard *guard);
+static int net_open(struct guard *guard, const struct guard_options *options, struct why *why);
+static void net_close(struct guard *guard);
+static void bare_detach(int cgroup_fd, enum bpf_attach_type type, const struct guard *but);
+
+int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
+	       struct guard **ret)
+{
+	struct why why = { .text = ret_why, .bytes = why_bytes };
+	libbpf_print_fn_t print;
+	struct guard *guard;
+	int r;
+
+	r = options_check(options);
+	if (r < 0)
+		return r;
+	guard = calloc(1, sizeof(*guard));
+	if (!guard)
+		return -ENOMEM;
+	guard->cgroup_fd = fcntl(options->cgroup_fd, F_DUPFD_CLOEXEC, 0);
+	if (guard->cgroup_fd < 0) {
+		r = -errno;
+		free(guard);
+		return r;
+	}
+	guard->root_level = options->cgroup_level;
+	guard->shards = options->shards;
+	guard->ring_bytes = options->ring_bytes ? options->ring_bytes : RING_BYTES_DEFAULT;
+	if (why.bytes)
+		why.text[0] = '\0';
+
+	/* What libbpf would print is in the verifier's log or in errno, and goes to ret_why. */
+	print = libbpf_set_print(NULL);
+	r = exit_open(guard, options, &why);
+	if (r != -ENOMEM)
+		r = net_open(guard, options, &why);
+	libbpf_set_print(print);
+	if (r == -ENOMEM) {
+		guard_close(guard);
+		return r;
+	}
+	*ret = guard;
+	return 0;
+}
+
+void guard_close(struct guard *guard)
+{
+	if (!guard)
+		return;
+	exit_close(guard);
+	net_close(guard);
+	if (guard->cgroup_fd >= 0)
+		close(guard->cgroup_fd);
+	free(guard);
+}
+
+int guard_sweep(const char *instance, int cgroup_fd)
+{
+	if (!guard_instance_valid(instance))
+		return -EINVAL;
+	if (cgroup_fd >= 0) {
+		bare_detach(cgroup_fd, BPF_CGROUP_INET_SOCK_CREATE, NULL);
+		bare_detach(cgroup_fd, (enum bpf_attach_type)ATTACH_UNIX_CONNECT, NULL);
+		bare_detach(cgroup_fd, (enum bpf_attach_type)ATTACH_UNIX_SENDMSG, NULL);
+	}
+	return guard_pins_sweep(instance);
+}
+
+uint32_t guard_capabilities(const struct guard *guard)
+{
+	return guard->capabilities;
+}
+
+int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private)
+{
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+	const struct policy_network network = { .mode = POLICY_NETWORK_PRIVATE };
+	int fd, r;
+
+	if (!(guard->capabilities & GUARD_NETWORK_NONE))
+		return -EOPNOTSUPP;
+	fd = bpf_map__fd(guard->net->maps.networks);
+	if (is_private)
+		return bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
+	r = bpf_map_delete_elem(fd, &slot);
+	return r == -ENOENT ? 0 : r;
+}
+
+int guard_exits_open(struct guard *guard, uint32_t shard, struct guard_exits **ret)
+{
+	struct guard_exit_maps maps;
+
+	if (!(guard->capabilities & GUARD_EXIT_EVENTS))
+		return -EOPNOTSUPP;
+	if (shard >= guard->shards)
+		return -EINVAL;
+	maps = (struct guard_exit_maps){
+		.ring_fd = guard->ring_fds[shard],
+		.ring_bytes = guard->ring_bytes,
+		.spill_fd = guard->spill_fds[shard],
+		.counts_fd = bpf_map__fd(guard->exit->maps.counts),
+		.shards = guard->shards,
+	};
+	return guard_exits_new(&maps, shard, ret);
+}
+
+static int options_check(const struct guard_options *options)
+{
+	const uint32_t page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
+	uint32_t ring = options->ring_bytes;
+
+	if (!guard_instance_valid(options->instance) || options->cgroup_fd < 0)
+		return -EINVAL;
+	if (!options->cgroup_id || options->engine_pid <= 0)
+		return -EINVAL;
+	if (!options->shards || options->shards > POLICY_SHARDS_MAX || !options->shard_cgroup_ids)
+		return -EINVAL;
+	if (ring && (ring < page_bytes || (ring & (ring - 1))))
+		return -EINVAL;
+	return options->spill_deaths_max <= SPILL_DEATHS_MAX ? 0 : -EINVAL;
+}
+
+static void why_add(struct why *why, const char *format, ...)
+{
+	va_list arguments;
+	int length;
+
+	if (why->used >= why->bytes)
+		return;
+	va_start(arguments, format);
+	length = vsnprintf(why->text + why->used, why->bytes - why->used, format, arguments);
+	va_end(arguments);
+	why->used += (size_t)length;
+}
+
+/* The verifier's last word: the line before its statistics. "" when it was not asked. */
+static const char *log_last_line(char *log)
+{
+	char *line;
+
+	for (;;) {
+		size_t length = strlen(log);
+
+		while (length && log[length - 1] == '\n')
+			log[--length] = '\0';
+		line = strrchr(log, '\n');
+		if (!line)
+			return strncmp(log, "processed ", 10) ? log : "";
+		if (strncmp(line + 1, "processed ", 10))
+			return line + 1;
+		*line = '\0';
+	}
+}
+
+static const char *load_remedy(int r)
+{
+	if (r == -EPERM || r == -EACCES)
+		return "run as root with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, without kernel "
+		       "lockdown `confidentiality`";
+	if (r == -ENOMEM)
+		return "raise the memory limit of the engine's cgroup";
+	return "use a kernel of at least 6.12 with CONFIG_BPF_SYSCALL, CONFIG_CGROUP_BPF and "
+	       "CONFIG_DEBUG_INFO_BTF";
+}
+
+static void why_load(struct why *why, const char *what, int r, char *log)
+{
+	const char *line = log_last_line(log);
+
+	why_add(why, "%s (%s%s%s): %s\n", what, strerror(-r), *line ? ": " : "", line,
+		load_remedy(r));
+}
+
+/* A ring and a spill for each shard, and the way from its cgroup to them. */
+static int exit_shard_add(struct guard *guard, const struct guard_options *options, uint32_t at)
+{
+	const struct policy_cgroup cgroup = { .cgroup_id = options->shard_cgroup_ids[at] };
+	const struct policy_shard shard = { .index = at };
+	struct btf *btf = bpf_object__btf(guard->exit->obj);
+	uint32_t spill_deaths = options->spill_deaths_max;
+	LIBBPF_OPTS(bpf_map_create_opts, named);
+	char name[16];
+	int r;
+
+	snprintf(name, sizeof(name), "dsec_ring_%u", at);
+	guard->ring_fds[at] =
+		bpf_map_create(BPF_MAP_TYPE_RINGBUF, name, 0, 0, guard->ring_bytes, NULL);
+	if (guard->ring_fds[at] < 0)
+		return guard->ring_fds[at];
+	named.btf_fd = (uint32_t)bpf_object__btf_fd(guard->exit->obj);
+	r = btf__find_by_name_kind(btf, "policy_process", BTF_KIND_STRUCT);
+	named.btf_key_type_id = r < 0 ? 0 : (uint32_t)r;
+	r = btf__find_by_name_kind(btf, "policy_death", BTF_KIND_STRUCT);
+	named.btf_value_type_id = r < 0 ? 0 : (uint32_t)r;
+	snprintf(name, sizeof(name), "dsec_spill_%u", at);
+	guard->spill_fds[at] = bpf_map_create(
+		BPF_MAP_TYPE_HASH, name, sizeof(struct policy_process), sizeof(struct policy_death),
+		spill_deaths ? spill_deaths : SPILL_DEATHS_DEFAULT, &named);
+	if (guard->spill_fds[at] < 0)
+		return guard->spill_fds[at];
+	r = bpf_map_update_elem(bpf_map__fd(guard->exit->maps.rings), &at, &guard->ring_fds[at], 0);
+	if (r == 0)
+		r = bpf_map_update_elem(bpf_map__fd(guard->exit->maps.spills), &at,
+					&guard->spill_fds[at], 0);
+	if (r == 0)
+		r = bpf_map_update_elem(bpf_map__fd(guard->exit->maps.shards), &cgroup, &shard,
+					BPF_NOEXIST);
+	return r;
+}
+
+static int exit_load(struct guard *guard, const struct guard_options *options, char *log)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = log,
+		    .kernel_log_size = VERIFIER_LOG_BYTES);
+	struct exit_bpf *exit;
+
+	exit = exit_bpf__open_opts(&open);
+	if (!exit)
+		return -errno;
+	guard->exit = exit;
+	exit->rodata->root_cgroup_id = options->cgroup_id;
+	exit->bss->engine.pid = options->engine_pid;
+	bpf_map__set_max_entries(exit->maps.shards, options->shards);
+	bpf_map__set_max_entries(exit->maps.rings, options->shards);
+	bpf_map__set_max_entries(exit->maps.spills, options->shards);
+	bpf_map__set_max_entries(exit->maps.counts, options->shards);
+	return exit_bpf__load(exit);
+}
+
+static int exit_attach(struct guard *guard, const struct guard_options *options)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, run);
+	int r = 0;
+
+	guard->ring_fds = malloc(options->shards * sizeof(int));
+	guard->spill_fds = malloc(options->shards * sizeof(int));
+	if (!guard->ring_fds || !guard->spill_fds)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < options->shards; i++) {
+		guard->ring_fds[i] = -1;
+		guard->spill_fds[i] = -1;
+	}
+	for (uint32_t i = 0; i < options->shards && r == 0; i++)
+		r = exit_shard_add(guard, options, i);
+	if (r < 0)
+		return r;
+	r = bpf_prog_test_run_opts(bpf_program__fd(guard->exit->progs.dsec_engine), &run);
+	if (r < 0)
+		return r;
+	if (run.retval)
+		return -ESRCH;
+	guard->root_level = guard->exit->bss->engine.root_level;
+	guard->exit_link = bpf_program__attach(guard->exit->progs.dsec_exit);
+	return guard->exit_link ? 0 : -errno;
+}
+
+static int exit_open(struct guard *guard, const struct guard_options *options, struct why *why)
+{
+	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
+	int r;
+
+	if (!log)
+		return -ENOMEM;
+	r = exit_load(guard, options, log);
+	if (r == 0)
+		r = exit_attach(guard, options);
+	if (r == 0) {
+		guard->capabilities |= GUARD_EXIT_EVENTS;
+		return 0;
+	}
+	why_load(why, "no events of deaths", r, log);
+	exit_close(guard);
+	return r;
+}
+
+static void exit_close(struct guard *guard)
+{
+	bpf_link__destroy(guard->exit_link);
+	guard->exit_link = NULL;
+	for (uint32_t i = 0; guard->spill_fds && i < guard->shards; i++) {
+		if (guard->ring_fds[i] >= 0)
+			close(guard->ring_fds[i]);
+		if (guard->spill_fds[i] >= 0)
+			close(guard->spill_fds[i]);
+	}
+	free(guard->ring_fds);
+	free(guard->spill_fds);
+	guard->ring_fds = NULL;
+	guard->spill_fds = NULL;
+	exit_bpf__destroy(guard->exit);
+	guard->exit = NULL;
+}
+
+static int net_load(struct guard *guard, bool with_unix, char *log)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = log,
+		    .kernel_log_size = VERIFIER_LOG_BYTES);
+	struct net_bpf *net;
+	int r;
+
+	log[0] = '\0';
+	net = net_bpf__open_opts(&open);
+	if (!net)
+		return -errno;
+	net->rodata->slot_level = guard->root_level + POLICY_SLOT_DEPTH;
+	bpf_program__set_autoload(net->progs.dsec_unix_conn, with_unix);
+	bpf_program__set_autoload(net->progs.dsec_unix_send, with_unix);
+	bpf_program__set_expected_attach_type(net->progs.dsec_unix_conn,
+					      (enum bpf_attach_type)ATTACH_UNIX_CONNECT);
+	bpf_program__set_expected_attach_type(net->progs.dsec_unix_send,
+					      (enum bpf_attach_type)ATTACH_UNIX_SENDMSG);
+	r = net_bpf__load(net);
+	if (r < 0) {
+		net_bpf__destroy(net);
+		return r;
+	}
+	guard->net = net;
+	return 0;
+}
+
+/* Enforced from here on; where it cannot be pinned, by a bare attachment, which needs no owner. */
+static int hook_attach(struct guard *guard, const struct bpf_program *program)
+{
+	struct hook *hook = &guard->hooks[guard->hook_count];
+	int r;
+
+	hook->type = bpf_program__expected_attach_type(program);
+	hook->bare_fd = -1;
+	if (guard->pinned) {
+		hook->link = bpf_program__attach_cgroup(program, guard->cgroup_fd);
+		if (!hook->link)
+			return -errno;
+		r = guard_pins_add(&guard->pins, bpf_link__fd(hook->link),
+				   bpf_program__name(program));
+		if (r == 0) {
+			guard->hook_count++;
+			return 0;
+		}
+		(void)bpf_link__destroy(hook->link); /* detaches in any case */
+		hook->link = NULL;
+		guard->pinned = false;
+	}
+	r = bpf_prog_attach(bpf_program__fd(program), guard->cgroup_fd, hook->type,
+			    BPF_F_ALLOW_MULTI);
+	if (r < 0)
+		return r;
+	hook->bare_fd = bpf_program__fd(program);
+	guard->hook_count++;
+	return 0;
+}
+
+/* Pins come first, since they decide how the hooks are attached. */
+static void net_pins_open(struct guard *guard, const struct guard_options *options, struct why *why)
+{
+	int r = guard_pins_open(options->instance, &guard->pins);
+
+	if (r == 0)
+		r = guard_pins_add(&guard->pins, bpf_map__fd(guard->net->maps.networks),
+				   "networks");
+	guard->pinned = r == 0;
+	if (r < 0)
+		why_add(why,
+			"enforcement is not pinned (%s): mount a bpffs, `mount -t bpf bpf "
+			"/sys/fs/bpf`, or let the engine mount one below /run/dsec\n",
+			strerror(-r));
+}
+
+static int net_open(struct guard *guard, const struct guard_options *options, struct why *why)
+{
+	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
+	bool could_pin;
+	int r, unix_r;
+
+	if (!log)
+		return -ENOMEM;
+	unix_r = net_load(guard, true, log);
+	if (unix_r < 0) {
+		why_load(why, "abstract unix names are not refused", unix_r, log);
+		r = net_load(guard, false, log);
+		if (r < 0) {
+			why_load(why, "network `none` is not enforced on sockets", r, log);
+			return r;
+		}
+	}
+	net_pins_open(guard, options, why);
+	could_pin = guard->pinned;
+	r = hook_attach(guard, guard->net->progs.dsec_socket);
+	if (r < 0) {
+		log[0] = '\0';
+		why_load(why, "network `none` is not enforced on sockets", r, log);
+		net_close(guard);
+		return r;
+	}
+	guard->capabilities |= GUARD_NETWORK_NONE;
+	if (unix_r == 0) {
+		unix_r = hook_attach(guard, guard->net->progs.dsec_unix_conn);
+		if (unix_r == 0)
+			unix_r = hook_attach(guard, guard->net->progs.dsec_unix_send);
+		log[0] = '\0';
+		if (unix_r < 0)
+			why_load(why, "abstract unix names are not refused", unix_r, log);
+		else
+			guard->capabilities |= GUARD_ABSTRACT;
+	}
+	if (guard->pinned)
+		guard->capabilities |= GUARD_PINNED;
+	else if (could_pin)
+		why_add(why, "enforcement is not pinned: links cannot be pinned on %s\n",
+			guard->pins.directory);
+	for (uint32_t i = 0; i < guard->hook_count; i++)
+		bare_detach(guard->cgroup_fd, guard->hooks[i].type, guard);
+	return 0;
+}
+
+static void net_close(struct guard *guard)
+{
+	for (uint32_t i = 0; i < guard->hook_count; i++) {
+		struct hook *hook = &guard->hooks[i];
+
+		if (hook->link) {
+			(void)bpf_link__detach(hook->link); /* fails when the cgroup is gone */
+			(void)bpf_link__destroy(hook->link);
+		}
+		if (hook->bare_fd >= 0)
+			(void)bpf_prog_detach2(hook->bare_fd, guard->cgroup_fd, hook->type);
+	}
+	guard->hook_count = 0;
+	guard_pins_close(&guard->pins);
+	net_bpf__destroy(guard->net);
+	guard->net = NULL;
+}
+
+static bool guard_has_program(const struct guard *guard, uint32_t id)
+{
+	for (uint32_t i = 0; guard && i < guard->hook_count; i++) {
+		struct bpf_prog_info info = {};
+		uint32_t bytes = sizeof(info);
+
+		if (guard->hooks[i].bare_fd < 0)
+			continue;
+		if (bpf_obj_get_info_by_fd(guard->hooks[i].bare_fd, &info, &bytes) == 0 &&
+		    info.id == id)
+			return true;
+	}
+	return false;
+}
+
+/* Detach our bare programs of that type from the cgroup, but not those of the guard given. */
+static void bare_detach(int cgroup_fd, enum bpf_attach_type type, const struct guard *but)
+{
+	uint32_t ids[64] = {}, count = 64, flags = 0;
+
+	if (bpf_prog_query(cgroup_fd, type, 0, &flags, ids, &count) < 0)
+		return; /* a kernel without this hook has nothing attached to it */
+	for (uint32_t i = 0; i < count; i++) {
+		auto_close int fd = bpf_prog_get_fd_by_id(ids[i]);
+		struct bpf_prog_info info = {};
+		uint32_t bytes = sizeof(info);
+
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &bytes) < 0)
+			continue;
+		if (strncmp(info.name, PROGRAM_PREFIX, strlen(PROGRAM_PREFIX)) ||
+		    guard_has_program(but, ids[i]))
+			continue;
+		(void)bpf_prog_detach2(fd, cgroup_fd, type); /* a link's has no bare attachment */
+	}
+}

@@ -1,0 +1,234 @@
+/*
+ * Owns the reading end of one shard's deaths: the mapped ring, the spill and the counts. Called by
+ * the shard through guard.h, after guard.c made it.
+ *
+ * Must hold: the counts are read after the ring was drained. exit.bpf.c counts a spilled death and
+ * then tries to wake us through the ring; where that fails the ring was full, so we have yet to
+ * drain it and see the count after that.
+ */
+#include "bpf/guard_exits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+
+#include "bpf/policy.h"
+#include "engine/base/cleanup.h"
+
+enum { SWEEP_BATCH = 256 };
+
+struct guard_exits {
+	int ring_fd, spill_fd;
+	uint32_t shard, ring_bytes;
+	size_t page_bytes, counts_bytes;
+	unsigned long *consumed;       /* ours to move */
+	const unsigned long *produced; /* the kernel's; the data follows on the next page */
+	const uint8_t *data;	       /* twice in a row, so that no record is cut */
+	const struct policy_death_counts *counts;
+	uint64_t spilled_seen, dropped_seen;
+
+	/* A sweep of the spill under way; swept[at..count) are out of it but not yet told. */
+	bool sweeping;
+	uint32_t sweep_token;
+	bool sweep_begun;
+	uint32_t swept_at, swept_count;
+	struct policy_process swept_keys[SWEEP_BATCH];
+	struct policy_death swept[SWEEP_BATCH];
+};
+
+struct consumer {
+	int max, done;
+	void (*death)(void *context, const struct guard_death *d);
+	void *context;
+};
+
+static int exits_map(struct guard_exits *exits, const struct guard_exit_maps *maps);
+static void ring_drain(struct guard_exits *exits, struct consumer *consumer);
+static int spill_sweep(struct guard_exits *exits, struct consumer *consumer);
+
+int guard_exits_new(const struct guard_exit_maps *maps, uint32_t shard, struct guard_exits **ret)
+{
+	struct guard_exits *exits;
+	int r;
+
+	exits = calloc(1, sizeof(*exits));
+	if (!exits)
+		return -ENOMEM;
+	exits->shard = shard;
+	exits->ring_bytes = maps->ring_bytes;
+	exits->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	exits->consumed = MAP_FAILED;
+	exits->produced = MAP_FAILED;
+	exits->counts = MAP_FAILED;
+	exits->spill_fd = -1;
+	exits->ring_fd = fcntl(maps->ring_fd, F_DUPFD_CLOEXEC, 0);
+	if (exits->ring_fd >= 0)
+		exits->spill_fd = fcntl(maps->spill_fd, F_DUPFD_CLOEXEC, 0);
+	r = exits->spill_fd < 0 ? -errno : exits_map(exits, maps);
+	if (r < 0) {
+		guard_exits_close(exits);
+		return r;
+	}
+	*ret = exits;
+	return 0;
+}
+
+int guard_exits_fd(const struct guard_exits *exits)
+{
+	return exits->ring_fd;
+}
+
+int guard_exits_consume(struct guard_exits *exits, int max,
+			void (*death)(void *context, const struct guard_death *d), void *context)
+{
+	struct consumer consumer = { .max = max, .death = death, .context = context };
+	uint64_t dropped = __atomic_load_n(&exits->counts[exits->shard].dropped, __ATOMIC_ACQUIRE);
+	int r;
+
+	if (dropped != exits->dropped_seen) {
+		exits->dropped_seen = dropped;
+		return -ENOBUFS;
+	}
+	/* First what is known to be waiting, so that a ring that is never empty cannot starve it. */
+	r = spill_sweep(exits, &consumer);
+	if (r == 0) {
+		ring_drain(exits, &consumer);
+		r = spill_sweep(exits, &consumer);
+	}
+	/* What was told is gone, so it outweighs the error, which the next call meets again. */
+	return consumer.done ? consumer.done : r;
+}
+
+void guard_exits_counts(const struct guard_exits *exits, struct guard_exits_counts *ret)
+{
+	const struct policy_death_counts *counts = &exits->counts[exits->shard];
+
+	ret->spilled = __atomic_load_n(&counts->spilled, __ATOMIC_RELAXED);
+	ret->dropped = __atomic_load_n(&counts->dropped, __ATOMIC_RELAXED);
+}
+
+void guard_exits_close(struct guard_exits *exits)
+{
+	if (!exits)
+		return;
+	if (exits->consumed != MAP_FAILED)
+		munmap(exits->consumed, exits->page_bytes);
+	if (exits->produced != MAP_FAILED)
+		munmap((void *)exits->produced, exits->page_bytes + 2UL * exits->ring_bytes);
+	if (exits->counts != MAP_FAILED)
+		munmap((void *)exits->counts, exits->counts_bytes);
+	if (exits->ring_fd >= 0)
+		close(exits->ring_fd);
+	if (exits->spill_fd >= 0)
+		close(exits->spill_fd);
+	free(exits);
+}
+
+static int exits_map(struct guard_exits *exits, const struct guard_exit_maps *maps)
+{
+	const size_t page = exits->page_bytes;
+	size_t counts_bytes = maps->shards * sizeof(*exits->counts);
+
+	exits->consumed = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, exits->ring_fd, 0);
+	if (exits->consumed == MAP_FAILED)
+		return -errno;
+	exits->produced = mmap(NULL, page + 2UL * exits->ring_bytes, PROT_READ, MAP_SHARED,
+			       exits->ring_fd, (off_t)page);
+	if (exits->produced == MAP_FAILED)
+		return -errno;
+	exits->data = (const uint8_t *)exits->produced + page;
+	exits->counts_bytes = (counts_bytes + page - 1) / page * page;
+	exits->counts = mmap(NULL, exits->counts_bytes, PROT_READ, MAP_SHARED, maps->counts_fd, 0);
+	return exits->counts == MAP_FAILED ? -errno : 0;
+}
+
+static void death_tell(struct consumer *consumer, const struct policy_death *death)
+{
+	const struct guard_death told = {
+		.cgroup_id = death->cgroup_id,
+		.pid = death->pid,
+		.code = death->code,
+	};
+
+	consumer->done++;
+	consumer->death(consumer->context, &told);
+}
+
+/* The kernel is trusted with lengths, but only our own records are taken for deaths. */
+static void ring_drain(struct guard_exits *exits, struct consumer *consumer)
+{
+	unsigned long at = __atomic_load_n(exits->consumed, __ATOMIC_RELAXED);
+	struct policy_death death;
+	const uint32_t *header;
+	uint32_t length, bytes;
+
+	while (consumer->done < consumer->max) {
+		if (at == __atomic_load_n(exits->produced, __ATOMIC_SEQ_CST))
+			return;
+		header = (const uint32_t *)(exits->data + (at & (exits->ring_bytes - 1UL)));
+		length = __atomic_load_n(header, __ATOMIC_ACQUIRE);
+		if (length & BPF_RINGBUF_BUSY_BIT)
+			return; /* its submit wakes us */
+		bytes = length & ~(uint32_t)BPF_RINGBUF_DISCARD_BIT;
+		death = (struct policy_death){};
+		if (bytes == sizeof(death) && bytes == length)
+			memcpy(&death, (const uint8_t *)header + BPF_RINGBUF_HDR_SZ, sizeof(death));
+		at += (bytes + BPF_RINGBUF_HDR_SZ + 7UL) & ~7UL;
+		/* Seen before we look for more: the kernel wakes us only if we had come this far. */
+		__atomic_store_n(exits->consumed, at, __ATOMIC_SEQ_CST);
+		if (death.pid)
+			death_tell(consumer, &death);
+	}
+}
+
+/* Takes the next deaths out of the spill; 0 with none left ends the sweep. */
+static int spill_take(struct guard_exits *exits)
+{
+	uint32_t count = SWEEP_BATCH;
+	int r;
+
+	exits->swept_at = 0;
+	exits->swept_count = 0;
+	r = bpf_map_lookup_and_delete_batch(exits->spill_fd,
+					    exits->sweep_begun ? &exits->sweep_token : NULL,
+					    &exits->sweep_token, exits->swept_keys, exits->swept,
+					    &count, NULL);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	exits->sweep_begun = true;
+	exits->swept_count = count;
+	if (r == -ENOENT)
+		exits->sweeping = false;
+	return 0;
+}
+
+static int spill_sweep(struct guard_exits *exits, struct consumer *consumer)
+{
+	uint64_t spilled;
+	int r;
+
+	while (consumer->done < consumer->max) {
+		if (exits->swept_at < exits->swept_count) {
+			death_tell(consumer, &exits->swept[exits->swept_at++]);
+			continue;
+		}
+		if (!exits->sweeping) {
+			spilled = __atomic_load_n(&exits->counts[exits->shard].spilled,
+						  __ATOMIC_ACQUIRE);
+			if (spilled == exits->spilled_seen)
+				return 0;
+			exits->spilled_seen = spilled;
+			exits->sweeping = true;
+			exits->sweep_begun = false;
+		}
+		r = spill_take(exits);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
