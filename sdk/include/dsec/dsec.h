@@ -21,7 +21,8 @@
  *     starts no thread, installs no signal handler and calls nothing back: events are fetched.
  *  5. Inputs are copied before a call returns. Text is bytes: pointer and length, or a C string.
  *  6. In a child made by fork() every function that takes a connection or a queue returns
- *     -EOWNERDEAD; dsec_close() and the *_free() there do nothing.
+ *     -EOWNERDEAD; the *_free() do nothing there, and dsec_close() only closes what keeps the
+ *     engine believing that the parent lives: a child that goes on for long should call it.
  *  7. Quantities carry their unit in their name. Times are relative, and counted by the engine.
  */
 #pragma once
@@ -34,6 +35,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 struct dsec;	   /* a connection */
 struct dsec_queue; /* where events arrive: one per event loop, or one shared by many threads */
@@ -354,6 +356,7 @@ void dsec_id_print(struct dsec_id id, char ret_text[27]);
  */
 const char *dsec_error(struct dsec *d, int64_t result);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

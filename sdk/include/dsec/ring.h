@@ -66,16 +66,16 @@ enum { DSEC_TOKEN_BYTES_MAX = 4096, DSEC_CHANNELS_MAX = 252 };
 struct dsec_ring_welcome {
 	uint64_t magic;
 	uint16_t major, minor;
-	uint32_t code;		/* enum dsec_code; not OK: the connection is closed after it */
-	uint64_t features;	/* bits of enum dsec_feature */
-	uint64_t epoch;		/* of this engine process: changes when it restarts */
-	uint64_t clock_ms;	/* the engine's clock, for the age in request ids (UUIDv7) */
-	uint64_t memory_bytes;	/* of the memfd */
+	uint32_t code;	       /* enum dsec_code; not OK: the connection is closed after it */
+	uint64_t features;     /* bits of enum dsec_feature */
+	uint64_t epoch;	       /* of this engine process: changes when it restarts */
+	uint64_t clock_ms;     /* the engine's clock, for the age in request ids (UUIDv7) */
+	uint64_t memory_bytes; /* of the memfd */
 	uint64_t arena_at, arena_bytes;
 	uint32_t channels, shards;
 	uint32_t request_bytes, event_bytes; /* strides of the rings */
 	uint32_t op_count;
-	uint32_t buffer_bytes_min; /* smallest result buffer the engine accepts */
+	uint32_t buffer_bytes_min;	    /* smallest result buffer the engine accepts */
 	uint32_t channel_at, channel_bytes; /* channel k lies at channel_at + k * channel_bytes */
 	uint32_t submission_entries, completion_entries, buffer_entries; /* powers of two */
 	/* offsets from a channel's start */
@@ -181,8 +181,12 @@ struct dsec_ring_event {
  * With DSEC_EVENT_STATUS the payload ends with a dsec_wire_status (failed step, detail, retry hint):
  * it is there on every event whose code is not OK.
  */
-enum dsec_event_flag { DSEC_EVENT_LAST = 1, DSEC_EVENT_REPLAYED = 2, DSEC_EVENT_STATUS = 4,
-	DSEC_EVENT_TAIL = 8 /* captured output: this DATA belongs to the tail */ };
+enum dsec_event_flag {
+	DSEC_EVENT_LAST = 1,
+	DSEC_EVENT_REPLAYED = 2,
+	DSEC_EVENT_STATUS = 4,
+	DSEC_EVENT_TAIL = 8 /* captured output: this DATA belongs to the tail */
+};
 
 DSEC__ASSERT(sizeof(struct dsec_ring_hello) == 128);
 DSEC__ASSERT(sizeof(struct dsec_ring_welcome) == 256);
@@ -273,7 +277,8 @@ struct dsec_wire_result {
 
 struct dsec_wire_list {
 	uint32_t size, limit;
-	struct dsec_wire_ref cursor; /* a dsec_wire_id: only rows with a greater id. In order of id */
+	struct dsec_wire_ref
+		cursor; /* a dsec_wire_id: only rows with a greater id. In order of id */
 	struct dsec_wire_items labels;
 	uint64_t reserved[4];
 };

@@ -11,11 +11,12 @@ extern "C" {
 /* How a request ended. Unknown values: as DSEC_FAILED. */
 enum dsec_code {
 	DSEC_OK = 0,
-	DSEC_REFUSED = 1,     /* a limit; nothing was done; retry_after_ms says when to ask again */
-	DSEC_INVALID = 2,     /* the request makes no sense */
-	DSEC_DENIED = 3,      /* not allowed */
-	DSEC_ABSENT = 4,      /* no such sandbox, image, exec */
-	DSEC_CONFLICT = 5,    /* the request id is in use with another request, or a state forbids it */
+	DSEC_REFUSED = 1, /* a limit; nothing was done; retry_after_ms says when to ask again */
+	DSEC_INVALID = 2, /* the request makes no sense */
+	DSEC_DENIED = 3,  /* not allowed */
+	DSEC_ABSENT = 4,  /* no such sandbox, image, exec */
+	DSEC_CONFLICT =
+		5, /* the request id is in use with another request, or a state forbids it */
 	DSEC_UNSUPPORTED = 6, /* this engine or this host cannot */
 	DSEC_DEADLINE = 7,    /* the request's timeout passed; what was half done is undone */
 	DSEC_CANCELLED = 8,   /* as asked; what was half done is undone */
@@ -67,8 +68,9 @@ enum dsec_state {
 };
 
 enum dsec_create_flag {
-	DSEC_CREATE_ALLOW_DEGRADED = 1, /* limits this host cannot enforce are echoed, not refused */
-	DSEC_CREATE_FRESH_ROOT = 2,	/* never a reused root file system, however clean */
+	DSEC_CREATE_ALLOW_DEGRADED =
+		1,		    /* limits this host cannot enforce are echoed, not refused */
+	DSEC_CREATE_FRESH_ROOT = 2, /* never a reused root file system, however clean */
 	DSEC_CREATE_DESTROY_IF_CANCELLED = 4,
 };
 

@@ -1,0 +1,237 @@
+/*
+ * What a connection consists of, for the files of libdsec. One mutex guards all of it, except where
+ * a field says otherwise; a thread leaves the mutex only to sleep (wait.c).
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <dsec/dsec.h>
+#include <dsec/ring.h>
+
+#include "sdk/lib/arena.h"
+#include "sdk/lib/event.h"
+
+enum {
+	TICKETS_MAX = 1 << 20, /* under way at once, per connection */
+	REAP_EVENTS_MAX = 256, /* per turn: the lock is not held for longer */
+	CLOSE_WAIT_MS = 10 * 1000,
+	HANDSHAKE_WAIT_MS = 10 * 1000,
+};
+
+/* A request under way: from its submission until the caller took its last event. */
+struct ticket {
+	int64_t name; /* generation << 20 | place in the table; the caller's and the wire's ticket */
+	uint64_t tag;
+	struct dsec_queue *queue; /* NULL: dsec_wait() */
+	uint16_t op;
+	bool used;
+	bool ended;	/* its last event was received */
+	bool abandoned; /* nobody wants its events */
+	bool ready;	/* linked in queue->ready */
+	uint32_t channel;
+	uint32_t indexes;    /* events with an index so far: their numbers are modulo 65536 */
+	uint64_t payload_at; /* in the arena; UINT64_MAX: none */
+	struct event *first, **last; /* not taken yet */
+	struct event *spare;	     /* for losing the connection without memory */
+	struct capture *capture;
+	uint32_t held; /* events taken by `holder` and not freed */
+	pthread_t holder;
+	uint32_t word; /* futex: changes with every event; atomic */
+	uint32_t waiters;
+	struct ticket *next; /* in queue->ready, or free */
+};
+
+struct dsec_queue {
+	struct dsec *d;
+	struct dsec_queue *next;
+	struct ticket *ready, **ready_last; /* tickets with events */
+	uint32_t outstanding;		    /* tickets that name this queue */
+	uint32_t word;			    /* futex: changes with every event; atomic */
+	uint32_t woken;			    /* dsec_queue_wake() was called; atomic */
+	uint32_t signaled;		    /* event_fd may be readable; atomic */
+	uint32_t waiters;		    /* followers asleep on word */
+	int event_fd;			    /* readable: there is something here */
+	int epoll_fd;			    /* dsec_queue_fd(); -1: nobody asked */
+};
+
+/* A thread asleep; on its stack. */
+struct waiter {
+	uint32_t *word;
+	uint32_t *waiters;
+	struct dsec_queue *queue; /* NULL: it waits for a ticket, or for room */
+	struct waiter *next, *previous;
+};
+
+struct posted {
+	uint64_t at;
+	uint32_t number, bytes;
+	bool used;
+};
+
+/* One channel's memory, and our own counters. The shared ones are read, checked and not kept. */
+struct channel {
+	struct dsec_ring_channel *shared;
+	unsigned char *requests, *events;
+	struct dsec_ring_buffer *buffers;
+	uint32_t submission_tail, buffer_tail;
+	uint32_t completion_head; /* atomic: pending() reads it without the lock */
+	struct posted *posted;	  /* by number & (buffer_entries - 1) */
+	struct posted *spare;	  /* pieces whose turn to be posted has not come */
+	uint32_t spares;
+	uint32_t running; /* requests without their last event */
+	int doorbell_fd;
+};
+
+/* Bytes that wait to be sent, or to become a whole message. */
+struct stream_buffer {
+	unsigned char *data;
+	size_t at, bytes, capacity;
+};
+
+struct transport {
+	/* -EAGAIN: no room now; -EMSGSIZE: never; others: the connection is lost. */
+	int (*submit)(struct dsec *d, struct ticket *ticket, struct dsec_ring_request *request,
+		      const void *payload);
+	/* Dispatches what came: the number of events, or why the connection is lost. */
+	int (*reap)(struct dsec *d, bool socket);
+	/* Without the lock: has anything come? */
+	bool (*pending)(struct dsec *d);
+	/* By the one thread that will sleep. True: do not sleep, something came. */
+	bool (*sleep_begin)(struct dsec *d, enum dsec_sleep mode);
+	void (*sleep_end)(struct dsec *d);
+	void (*ticket_end)(struct dsec *d, struct ticket *ticket);
+	void (*close)(struct dsec *d);
+};
+
+struct private_engine {
+	int lifeline_fd; /* -1: not ours */
+	int pidfd;
+	int log_fd; /* memfd: what it said */
+	pid_t pid;
+	char instance[32], socket[64];
+};
+
+struct dsec {
+	pthread_mutex_t lock;
+	uint32_t *birth; /* a page that a fork wipes: 1 in the process that opened */
+	uint32_t references;
+	bool closed;
+	bool shared; /* ring: peers are woken by memory */
+	bool many_cpus;
+	int lost; /* -Exxx: the connection is */
+	const struct transport *transport;
+	int socket_fd;
+	int kick_fd; /* wakes a leader that waits for a ticket */
+
+	/* ring.c */
+	unsigned char *memory;
+	unsigned char *arena_memory;
+	struct dsec_ring_welcome welcome; /* checked by handshake.c */
+	struct channel *channels;
+	uint32_t channel_count, channel_next;
+	struct arena arena;
+	/* stream.c */
+	struct stream_buffer sending, receiving;
+
+	/* ticket.c */
+	struct ticket **tickets;
+	uint32_t ticket_count, ticket_capacity;
+	struct ticket *free_tickets;
+
+	/* wait.c, queue.c */
+	struct dsec_queue *queues;
+	uint32_t fd_users; /* queues with an epoll_fd */
+	struct waiter *leader, *followers;
+	bool leader_futex;
+	uint32_t kicked; /* atomic: the leader shall not sleep */
+	uint32_t spin_us;
+
+	int64_t opened_ns, welcomed_ns; /* welcomed: when the engine's clock was welcome.clock_ms */
+	unsigned char random[256];
+	uint32_t random_left;
+	struct dsec_caps caps; /* size 0: not asked yet */
+	struct private_engine engine;
+};
+
+/* ---- open.c ---- */
+
+int64_t dsec__clock_ns(void);
+bool dsec__forked(const struct dsec *d);
+void dsec__unreference(struct dsec *d); /* with the lock, which it leaves */
+
+/* ---- handshake.c ---- */
+
+/* Fills d->welcome; memory and doorbells (ring only) are the caller's. */
+struct handshake {
+	const struct dsec_open_opts *opts;
+	int memory_fd;
+	int doorbell_fds[DSEC_CHANNELS_MAX];
+	uint32_t doorbell_count;
+};
+int dsec__handshake_begin(struct dsec *d, struct handshake *handshake);
+int dsec__handshake_finish(struct dsec *d, const struct handshake *handshake);
+
+/* ---- ring.c, stream.c ---- */
+
+extern const struct transport dsec__ring, dsec__stream;
+int dsec__ring_open(struct dsec *d, struct handshake *handshake);
+int dsec__stream_open(struct dsec *d);
+
+/* ---- private.c ---- */
+
+/* Starts an engine and waits until it is ready; its socket is in d->engine.socket. */
+int dsec__private_start(struct dsec *d, const char *images);
+void dsec__private_stop(struct dsec *d);
+
+/* ---- ticket.c ---- */
+
+struct ticket *dsec__ticket_new(struct dsec *d);
+struct ticket *dsec__ticket_find(struct dsec *d, int64_t name);
+void dsec__ticket_release(struct dsec *d, struct ticket *ticket);
+struct event *dsec__ticket_take(struct ticket *ticket);
+/* An event from the engine; payload may still be shared. -EPROTO: it makes no sense. */
+int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const void *payload);
+/* Ends every ticket with DSEC_LOST. Only the first reason counts. */
+void dsec__lose(struct dsec *d, int error);
+void dsec__tickets_done(struct dsec *d);
+
+/* ---- wait.c ---- */
+
+int64_t dsec__deadline(int timeout_ms);
+/* With the lock. 0: look again; -ETIMEDOUT. */
+int dsec__wait(struct dsec *d, struct waiter *waiter, int64_t deadline_ns);
+/* Before a thread that waited leaves the library: somebody else must watch. With the lock. */
+void dsec__wait_leave(struct dsec *d);
+void dsec__leader_kick(struct dsec *d); /* there is one; it looks again */
+void dsec__ticket_notify(struct dsec *d, struct ticket *ticket);
+void dsec__queue_notify(struct dsec_queue *q);
+void dsec__queue_rouse(struct dsec_queue *q); /* one follower; without the lock, from a signal */
+
+/* ---- queue.c ---- */
+
+void dsec__queue_link(struct ticket *ticket);
+void dsec__queue_signal(struct dsec_queue *q); /* async-signal-safe */
+void dsec__queue_free(struct dsec_queue *q);   /* memory and descriptors only */
+/* Queues' descriptors watch the socket for being writable too, or no longer. */
+void dsec__queues_watch_output(struct dsec *d, bool watch);
+
+/* ---- submit.c ---- */
+
+/* Checks what every request has in common. */
+int dsec__call_take(struct dsec *d, const struct dsec_call *given, struct dsec_call *known);
+
+struct submission {
+	uint16_t op;
+	struct dsec_id subject;
+	void *payload; /* freed by dsec__submit() */
+	size_t payload_bytes;
+	uint64_t number;
+	struct capture *capture; /* owned by dsec__submit() */
+	bool internal;		 /* its events are dropped */
+};
+/* With the lock. -ENOENT: nothing of that name is under way. */
+int dsec__cancel(struct dsec *d, int64_t ticket);
+int64_t dsec__submit(struct dsec *d, const struct dsec_call *call, struct submission *submission);

@@ -1,0 +1,381 @@
+/*
+ * Makes an event for the caller out of one from the engine. Called while dispatching, under the
+ * connection's lock; dsec__event_discard() from anywhere.
+ *
+ * The payload may lie in memory that the engine still writes: it is copied once, and only the copy
+ * is looked at. Every size and offset in it is checked against the copy's own size.
+ */
+#include "sdk/lib/event.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sdk/lib/connection.h"
+
+_Static_assert(sizeof(struct dsec_status) == sizeof(struct dsec_wire_status), "");
+_Static_assert(sizeof(struct dsec_id) == sizeof(struct dsec_wire_id), "");
+
+struct payload {
+	const unsigned char *data;
+	size_t bytes; /* of the body, without the status */
+};
+
+/* Copies a body that starts with its size; what this library does not know is cut off. */
+static int body_take(void *body, size_t body_bytes, struct payload payload)
+{
+	uint32_t size;
+
+	if (payload.bytes < 2 * sizeof(size))
+		return -EPROTO;
+	memcpy(&size, payload.data, sizeof(size));
+	if (size < 2 * sizeof(size) || size > payload.bytes)
+		return -EPROTO;
+	memset(body, 0, body_bytes);
+	memcpy(body, payload.data, size < body_bytes ? size : body_bytes);
+	return 0;
+}
+
+static int ref_take(struct payload payload, struct dsec_wire_ref ref, struct dsec_bytes *ret)
+{
+	if (ref.at > payload.bytes || ref.bytes > payload.bytes - ref.at)
+		return -EPROTO;
+	*ret = (struct dsec_bytes){ payload.data + ref.at, ref.bytes };
+	return 0;
+}
+
+/* The next of a list's items; *at moves on. */
+static int item_take(struct payload payload, size_t *at, size_t end, struct dsec_bytes *ret)
+{
+	uint32_t bytes;
+
+	if (end - *at < sizeof(bytes))
+		return -EPROTO;
+	memcpy(&bytes, payload.data + *at, sizeof(bytes));
+	*at += sizeof(bytes);
+	if (bytes > end - *at)
+		return -EPROTO;
+	*ret = (struct dsec_bytes){ payload.data + *at, bytes };
+	*at += bytes;
+	return 0;
+}
+
+static int labels_take(struct event *event, struct payload payload,
+		       const struct dsec_wire_items *items)
+{
+	size_t at = items->at, end = at + items->bytes;
+	uint32_t count = items->count / 2;
+	int r = 0;
+
+	if (at > payload.bytes || items->bytes > payload.bytes - at)
+		return -EPROTO;
+	/* Each item takes 4 bytes at least: count is bounded by what was received. */
+	if (items->count % 2 || items->count > items->bytes / sizeof(uint32_t))
+		return -EPROTO;
+	if (!count)
+		return 0;
+	event->labels = calloc(count, sizeof(*event->labels));
+	if (!event->labels)
+		return -ENOMEM;
+	for (uint32_t label = 0; label < count && r == 0; label++) {
+		r = item_take(payload, &at, end, &event->labels[label].key);
+		if (r == 0)
+			r = item_take(payload, &at, end, &event->labels[label].value);
+	}
+	event->body.row.labels = event->labels;
+	event->body.row.label_count = count;
+	return r;
+}
+
+static int row_take(struct event *event, struct payload payload)
+{
+	struct dsec_row *row = &event->body.row;
+	struct dsec_wire_row wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	*row = (struct dsec_row){
+		.size = sizeof(*row),
+		.state = wire.state,
+		.id = { wire.id.hi, wire.id.lo },
+		.age_ms = wire.age_ms,
+		.idle_ms = wire.idle_ms,
+		.ttl_ms = wire.ttl_ms,
+		.execs_running = wire.execs_running,
+		.network = wire.network,
+		.execs_total = wire.execs_total,
+	};
+	r = ref_take(payload, wire.image, &row->image);
+	if (r < 0)
+		return r;
+	return labels_take(event, payload, &wire.labels);
+}
+
+static void output_take(struct event *event, unsigned int which,
+			const struct dsec_wire_output *wire)
+{
+	static const struct captured nothing;
+	const struct captured *captured = event->capture ? &event->capture->streams[which] :
+							   &nothing;
+
+	event->outputs[which] = (struct dsec_output){
+		.stream = which + 1,
+		.truncated = wire->truncated || captured->cut,
+		.total_bytes = wire->total_bytes,
+		.head = { captured->head, captured->head_bytes },
+		.tail = { captured->tail, captured->tail_bytes },
+	};
+}
+
+static int result_take(struct event *event, struct payload payload)
+{
+	struct dsec_result *result = &event->body.result;
+	struct dsec_wire_result wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	output_take(event, 0, &wire.outputs[0]);
+	output_take(event, 1, &wire.outputs[1]);
+	*result = (struct dsec_result){
+		.size = sizeof(*result),
+		.reason = wire.reason,
+		.exit_code = wire.exit_code,
+		.signal = wire.signal,
+		.exec = wire.exec,
+		.cpu_us = wire.cpu_us,
+		.wall_us = wire.wall_us,
+		.memory_peak_bytes = wire.memory_peak_bytes,
+		.outputs = event->outputs,
+		.output_count = 2,
+	};
+	return 0;
+}
+
+static int caps_take(struct event *event, struct payload payload)
+{
+	struct dsec_caps *caps = &event->body.caps;
+	struct dsec_wire_caps wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	*caps = (struct dsec_caps){
+		.size = sizeof(*caps),
+		.shards = wire.shards,
+		.features = wire.features,
+		.epoch = wire.epoch,
+		.node = { wire.node.hi, wire.node.lo },
+		.sandboxes_max = wire.sandboxes_max,
+		.execs_max = wire.execs_max,
+		.requests_max = wire.requests_max,
+		.clients_max = wire.clients_max,
+		.argument_bytes_max = wire.argument_bytes_max,
+		.output_bytes_max = wire.output_bytes_max,
+		.backends = wire.backends,
+		.unenforced = wire.unenforced,
+	};
+	memcpy(caps->version, wire.version, sizeof(caps->version) - 1);
+	memcpy(caps->kernel, wire.kernel, sizeof(caps->kernel) - 1);
+	return 0;
+}
+
+/* Bodies without pointers are the same on the wire and in dsec.h, as far as dsec.h shows them. */
+#define BODY_SAME(api, wire, field)                                                                \
+	_Static_assert(offsetof(struct api, field) == offsetof(struct wire, field), #field)
+
+BODY_SAME(dsec_created, dsec_wire_created, backend);
+BODY_SAME(dsec_created, dsec_wire_created, memory_bytes);
+BODY_SAME(dsec_created, dsec_wire_created, on_disconnect);
+BODY_SAME(dsec_created, dsec_wire_created, reused);
+BODY_SAME(dsec_usage, dsec_wire_stats, id);
+BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
+BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
+BODY_SAME(dsec_holdings, dsec_wire_check, callback_max_ns);
+BODY_SAME(dsec_holdings, dsec_wire_check, launchers_lost);
+
+static int same_take(void *body, uint32_t body_bytes, struct payload payload)
+{
+	int r;
+
+	r = body_take(body, body_bytes, payload);
+	if (r < 0)
+		return r;
+	memcpy(body, &body_bytes, sizeof(body_bytes)); /* size: what dsec.h knows */
+	return 0;
+}
+
+/* Translates the body by what was asked and what came. 1: there is one; 0: bytes only. */
+static int body_translate(struct event *event, uint16_t op, struct payload payload)
+{
+	union event_body *body = &event->body;
+	uint16_t kind = event->seen.kind;
+	int r = -ENOENT;
+
+	if (op == DSEC_OP_CREATE && kind == DSEC_EV_CREATED)
+		r = same_take(&body->created, sizeof(body->created), payload);
+	else if (op == DSEC_OP_EXEC && kind == DSEC_EV_DONE)
+		r = result_take(event, payload);
+	else if (op == DSEC_OP_LIST && kind == DSEC_EV_ROW)
+		r = row_take(event, payload);
+	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)
+		r = same_take(&body->usage, sizeof(body->usage), payload);
+	else if (op == DSEC_OP_CHECK && kind == DSEC_EV_DONE)
+		r = same_take(&body->holdings, sizeof(body->holdings), payload);
+	else if (op == DSEC_OP_CAPABILITIES && kind == DSEC_EV_DONE)
+		r = caps_take(event, payload);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? r : 1;
+}
+
+/* The exact index out of its low 16 bits: the one nearest to how many there were. */
+static uint32_t index_extend(struct ticket *ticket, uint16_t low)
+{
+	uint32_t near = ticket->indexes;
+	uint32_t index = (near & ~0xffffu) | low;
+
+	if (index + 0x8000 < near)
+		index += 0x10000;
+	else if (index >= near + 0x8000 && index >= 0x10000)
+		index -= 0x10000;
+	ticket->indexes++;
+	return index;
+}
+
+static int status_take(struct event *event, const struct dsec_ring_event *wire,
+		       struct payload *payload)
+{
+	struct dsec_status *status = &event->seen.status;
+
+	if (wire->flags & DSEC_EVENT_STATUS) {
+		if (payload->bytes < sizeof(*status))
+			return -EPROTO;
+		payload->bytes -= sizeof(*status);
+		memcpy(status, payload->data + payload->bytes, sizeof(*status));
+		status->step[sizeof(status->step) - 1] = '\0';
+		status->detail[sizeof(status->detail) - 1] = '\0';
+	}
+	status->code = wire->code;
+	status->blame = wire->blame;
+	status->error = wire->error;
+	return 0;
+}
+
+static int event_fill(struct event *event, struct ticket *ticket,
+		      const struct dsec_ring_event *wire)
+{
+	struct payload payload = { event->payload, wire->bytes };
+	struct dsec_event *seen = &event->seen;
+	int r;
+
+	*seen = (struct dsec_event){
+		.size = sizeof(*seen),
+		.kind = wire->kind,
+		.flags = wire->flags & (DSEC_LAST | DSEC_REPLAYED),
+		.ticket = ticket->name,
+		.tag = ticket->tag,
+		.subject = { wire->subject.hi, wire->subject.lo },
+		.exec = wire->exec,
+		.stream = wire->stream,
+		.offset = wire->offset,
+	};
+	if (wire->kind == DSEC_EV_CREATED || wire->kind == DSEC_EV_ROW)
+		seen->index = index_extend(ticket, wire->index);
+	r = status_take(event, wire, &payload);
+	if (r < 0 || !payload.bytes)
+		return r;
+	r = body_translate(event, ticket->op, payload);
+	if (r > 0) {
+		seen->body = &event->body;
+		return 0;
+	}
+	seen->data = payload.data;
+	seen->bytes = payload.bytes;
+	return r;
+}
+
+int dsec__event_new(struct ticket *ticket, const struct dsec_ring_event *wire, const void *payload,
+		    struct event **ret)
+{
+	struct event *event;
+	int r;
+
+	event = malloc(sizeof(*event) + wire->bytes);
+	if (!event)
+		return -ENOMEM;
+	memset(event, 0, sizeof(*event));
+	if (wire->bytes)
+		memcpy(event->payload, payload, wire->bytes);
+	if (wire->flags & DSEC_EVENT_LAST) {
+		event->capture = ticket->capture;
+		ticket->capture = NULL;
+	}
+	r = event_fill(event, ticket, wire);
+	if (r < 0) {
+		dsec__event_discard(event);
+		return r;
+	}
+	*ret = event;
+	return 0;
+}
+
+static int captured_append(unsigned char **data, size_t *data_bytes, const void *more, size_t bytes)
+{
+	unsigned char *grown = realloc(*data, *data_bytes + bytes);
+
+	if (!grown)
+		return -ENOMEM;
+	memcpy(grown + *data_bytes, more, bytes);
+	*data = grown;
+	*data_bytes += bytes;
+	return 0;
+}
+
+int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wire,
+		      const void *payload)
+{
+	bool tail = wire->flags & DSEC_EVENT_TAIL;
+	uint64_t bytes_max = tail ? capture->tail_bytes_max : capture->head_bytes_max;
+	struct captured *captured;
+	size_t bytes = wire->bytes, have;
+
+	if (wire->stream != 1 && wire->stream != 2)
+		return -EPROTO;
+	captured = &capture->streams[wire->stream - 1];
+	have = tail ? captured->tail_bytes : captured->head_bytes;
+	if (bytes > bytes_max - have) {
+		captured->cut = true;
+		bytes = bytes_max - have;
+	}
+	if (!bytes)
+		return 0;
+	if (tail)
+		return captured_append(&captured->tail, &captured->tail_bytes, payload, bytes);
+	return captured_append(&captured->head, &captured->head_bytes, payload, bytes);
+}
+
+void dsec__capture_free(struct capture *capture)
+{
+	if (!capture)
+		return;
+	for (int at = 0; at < 2; at++) {
+		free(capture->streams[at].head);
+		free(capture->streams[at].tail);
+	}
+	free(capture);
+}
+
+void dsec__event_discard(struct event *event)
+{
+	if (!event)
+		return;
+	dsec__capture_free(event->capture);
+	free(event->labels);
+	free(event);
+}

@@ -1,0 +1,57 @@
+/* Events as callers see them, and output that is collected until an exec's result. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <dsec/dsec.h>
+#include <dsec/ring.h>
+
+struct ticket;
+
+struct captured {
+	unsigned char *head, *tail;
+	size_t head_bytes, tail_bytes;
+	bool cut; /* the engine sent more than was asked for */
+};
+
+/* What an exec with DSEC_EXEC_CAPTURE wrote so far: [0] stdout, [1] stderr. */
+struct capture {
+	uint64_t head_bytes_max, tail_bytes_max;
+	struct captured streams[2];
+};
+
+union event_body {
+	struct dsec_created created;
+	struct dsec_result result;
+	struct dsec_row row;
+	struct dsec_usage usage;
+	struct dsec_holdings holdings;
+	struct dsec_caps caps;
+};
+
+struct event {
+	struct dsec_event seen; /* first: callers hold a pointer to it */
+	struct dsec *d;		/* NULL for the last of a ticket: it needs no connection */
+	struct event *next;
+	struct capture *capture;
+	struct dsec_label *labels;
+	struct dsec_output outputs[2];
+	union event_body body;
+	unsigned char payload[];
+};
+
+/*
+ * Copies the payload first, then checks and translates the copy. -EPROTO: it makes no sense;
+ * -ENOMEM. The event takes the ticket's capture over if it is an exec's last.
+ */
+int dsec__event_new(struct ticket *ticket, const struct dsec_ring_event *wire, const void *payload,
+		    struct event **ret);
+
+/* Adds a DATA event's bytes to the capture. -EPROTO, -ENOMEM. */
+int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wire,
+		      const void *payload);
+void dsec__capture_free(struct capture *capture);
+
+/* Frees memory only: no connection is told. */
+void dsec__event_discard(struct event *event);

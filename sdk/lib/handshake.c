@@ -1,0 +1,260 @@
+/*
+ * The handshake, as ring.h tells it: hello, welcome, and for the ring mapped and go. Called by
+ * dsec_open() only, on a socket that is non-blocking; everything together takes 10 s at most.
+ *
+ * After dsec__handshake_begin() every size and offset in d->welcome lies within the memory and
+ * within what this library is ready for; ring.c relies on it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sdk/lib/connection.h"
+#include "sdk/lib/error.h"
+
+enum { STRIDE_BYTES_MAX = 4096, ENTRIES_MAX = 1 << 20, FDS_MAX = DSEC_CHANNELS_MAX + 1 };
+#define MEMORY_BYTES_MAX (1ull << 40)
+
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+};
+
+static int socket_await(struct dsec *d, short events)
+{
+	struct pollfd fd = { .fd = d->socket_fd, .events = events };
+	int64_t end = d->opened_ns + HANDSHAKE_WAIT_MS * 1000000ll;
+	int r;
+
+	do {
+		int64_t left_ms = (end - dsec__clock_ns()) / 1000000;
+
+		if (left_ms <= 0)
+			return -ETIMEDOUT;
+		r = poll(&fd, 1, (int)left_ms);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	return r ? 0 : -ETIMEDOUT;
+}
+
+static int socket_send(struct dsec *d, const void *data, size_t bytes)
+{
+	const char *at = data;
+	int r;
+
+	while (bytes) {
+		ssize_t n = send(d->socket_fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (n < 0) {
+			r = socket_await(d, POLLOUT);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		at += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Takes descriptors over: the first is the memory, the others are doorbells. */
+static void descriptors_take(struct handshake *handshake, struct msghdr *message)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = 0; at < count; at++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + at * sizeof(fd), sizeof(fd));
+			if (handshake->memory_fd < 0)
+				handshake->memory_fd = fd;
+			else if (handshake->doorbell_count < DSEC_CHANNELS_MAX)
+				handshake->doorbell_fds[handshake->doorbell_count++] = fd;
+			else
+				(void)close(fd); /* one too many: nobody's */
+		}
+	}
+}
+
+/* Exactly `bytes`; descriptors go to handshake if it is not NULL. */
+static int socket_receive(struct dsec *d, void *data, size_t bytes, struct handshake *handshake)
+{
+	char *at = data;
+	int r;
+
+	while (bytes) {
+		union control control;
+		struct iovec part = { at, bytes };
+		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+		ssize_t n;
+
+		if (handshake) {
+			message.msg_control = &control;
+			message.msg_controllen = sizeof(control);
+		}
+		n = recvmsg(d->socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		if (n == 0)
+			return -ECONNRESET;
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return -errno;
+		if (n < 0) {
+			r = socket_await(d, POLLIN);
+			if (r < 0)
+				return r;
+			continue;
+		}
+		if (handshake)
+			descriptors_take(handshake, &message);
+		at += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+static bool power_of_two(uint32_t value)
+{
+	return value && !(value & (value - 1));
+}
+
+static bool within(uint64_t at, uint64_t bytes, uint64_t limit)
+{
+	return at <= limit && bytes <= limit - at;
+}
+
+static bool stride_good(uint32_t stride, size_t least)
+{
+	return stride >= least && stride <= STRIDE_BYTES_MAX && stride % 8 == 0;
+}
+
+static bool ring_good(uint32_t at, uint32_t entries, uint32_t stride, uint32_t limit)
+{
+	if (!power_of_two(entries) || entries > ENTRIES_MAX || at % 8)
+		return false;
+	return within(at, (uint64_t)entries * stride, limit);
+}
+
+/* Everything that ring.c computes addresses with. */
+static bool layout_good(const struct dsec_ring_welcome *w, const struct handshake *handshake)
+{
+	struct stat st;
+	uint32_t limit = w->channel_bytes;
+
+	if (handshake->memory_fd < 0 || fstat(handshake->memory_fd, &st) < 0)
+		return false;
+	/* Never map what could shrink: touching it would be SIGBUS. */
+	if (!(fcntl(handshake->memory_fd, F_GET_SEALS) & F_SEAL_SHRINK))
+		return false;
+	if (!w->memory_bytes || w->memory_bytes > MEMORY_BYTES_MAX ||
+	    w->memory_bytes > (uint64_t)st.st_size)
+		return false;
+	if (!w->channels || handshake->doorbell_count != w->channels)
+		return false;
+	if (w->channel_at % 8 || w->channel_bytes % 8 || w->arena_at % 8)
+		return false;
+	if (!within(w->arena_at, w->arena_bytes, w->memory_bytes) ||
+	    !within(w->channel_at, (uint64_t)w->channels * limit, w->memory_bytes) ||
+	    limit < sizeof(struct dsec_ring_channel))
+		return false;
+	if (!stride_good(w->request_bytes, sizeof(struct dsec_ring_request)) ||
+	    !stride_good(w->event_bytes, sizeof(struct dsec_ring_event)))
+		return false;
+	return ring_good(w->submission_at, w->submission_entries, w->request_bytes, limit) &&
+	       ring_good(w->completion_at, w->completion_entries, w->event_bytes, limit) &&
+	       ring_good(w->buffer_at, w->buffer_entries, sizeof(struct dsec_ring_buffer), limit);
+}
+
+/* What the engine says about not letting us in, as errno. */
+static int refusal_errno(uint32_t code)
+{
+	switch (code) {
+	case DSEC_REFUSED:
+		return -EBUSY;
+	case DSEC_DENIED:
+		return -EACCES;
+	case DSEC_UNSUPPORTED:
+		return -EPROTO;
+	case DSEC_INVALID:
+		return -EINVAL;
+	default:
+		return -EIO;
+	}
+}
+
+static int welcome_check(struct dsec *d, const struct handshake *handshake, bool ring)
+{
+	struct dsec_ring_welcome *w = &d->welcome;
+
+	if (w->magic != DSEC_RING_MAGIC)
+		return dsec__fail(-EPROTO, "open: whatever listens there is no engine");
+	w->text[sizeof(w->text) - 1] = '\0';
+	if (w->code != DSEC_OK)
+		return dsec__fail(refusal_errno(w->code), "open: the engine refused: %s", w->text);
+	if (w->major != DSEC_RING_MAJOR || w->minor > DSEC_RING_MINOR)
+		return dsec__fail(-EPROTO,
+				  "open: the engine speaks %u.%u, this library %u.0 to %u.%u",
+				  w->major, w->minor, DSEC_RING_MAJOR, DSEC_RING_MAJOR,
+				  DSEC_RING_MINOR);
+	if (ring && !layout_good(w, handshake))
+		return dsec__fail(-EPROTO, "open: the engine's memory is not as its welcome says");
+	return 0;
+}
+
+int dsec__handshake_begin(struct dsec *d, struct handshake *handshake)
+{
+	const struct dsec_open_opts *opts = handshake->opts;
+	size_t token_bytes = opts->token ? strlen(opts->token) : 0;
+	struct dsec_ring_hello hello = {
+		.magic = DSEC_RING_MAGIC,
+		.major = DSEC_RING_MAJOR,
+		.minor_max = DSEC_RING_MINOR,
+		.transport = d->shared ? DSEC_TRANSPORT_RING : DSEC_TRANSPORT_STREAM,
+		.arena_bytes = opts->arena_bytes,
+		.requests_max = opts->requests_max,
+		.channels = d->shared ? opts->channels : 0,
+		.token_bytes = (uint32_t)token_bytes,
+	};
+	int r;
+
+	if (token_bytes > DSEC_TOKEN_BYTES_MAX)
+		return dsec__fail(-EINVAL, "open: the token is longer than %d bytes",
+				  DSEC_TOKEN_BYTES_MAX);
+	r = socket_send(d, &hello, sizeof(hello));
+	if (r == 0)
+		r = socket_send(d, opts->token, token_bytes);
+	if (r == 0)
+		r = socket_receive(d, &d->welcome, sizeof(d->welcome), handshake);
+	if (r < 0)
+		return dsec__fail(r, "open: the engine did not answer: %s", strerror(-r));
+	d->welcomed_ns = dsec__clock_ns();
+	return welcome_check(d, handshake, d->shared);
+}
+
+/* A malicious client could punch holes; so the engine seals once we mapped, and says go. */
+int dsec__handshake_finish(struct dsec *d, const struct handshake *handshake)
+{
+	struct dsec_ring_step step = { .magic = DSEC_RING_MAGIC, .step = 1 };
+	int wanted = F_SEAL_FUTURE_WRITE | F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals, r;
+
+	r = socket_send(d, &step, sizeof(step));
+	if (r == 0)
+		r = socket_receive(d, &step, sizeof(step), NULL);
+	if (r < 0)
+		return dsec__fail(r, "open: the engine stopped in the middle: %s", strerror(-r));
+	if (step.magic != DSEC_RING_MAGIC || step.step != 2)
+		return dsec__fail(-EPROTO, "open: the engine did not say go");
+	seals = fcntl(handshake->memory_fd, F_GET_SEALS);
+	if (seals < 0 || (seals & wanted) != wanted)
+		return dsec__fail(-EPROTO, "open: the engine did not seal its memory");
+	return 0;
+}

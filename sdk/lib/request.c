@@ -1,0 +1,307 @@
+/*
+ * The requests of dsec.h: their structs are checked and packed, then submitted. Called by
+ * applications, without the lock: whatever is wrong with a request is said before anything is sent.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sdk/lib/connection.h"
+#include "sdk/lib/error.h"
+#include "sdk/lib/pack.h"
+#include "sdk/lib/structs.h"
+
+/* Of each stream's head and tail, where the caller leaves the amount to the engine. */
+enum { CAPTURE_BYTES_MAX = 64 << 20 };
+
+static int pack_end(struct pack *pack, const void *content, size_t bytes,
+		    struct submission *submission)
+{
+	int r;
+
+	r = dsec__pack_finish(pack, content, bytes);
+	if (r < 0) {
+		free(pack->data);
+		return dsec__fail(r, "request: %s",
+				  r == -EMSGSIZE ? "larger than any may be" :
+				  r == -EINVAL	 ? "a pointer is NULL whose length is not 0" :
+						   "no memory");
+	}
+	submission->payload = pack->data;
+	submission->payload_bytes = pack->bytes;
+	return 0;
+}
+
+static int create_pack(const struct dsec_create_opts *opts, struct submission *submission)
+{
+	struct dsec_wire_create wire = {
+		.size = sizeof(wire),
+		.count = opts->count ? opts->count : 1,
+		.flags = opts->flags,
+		.network = opts->network,
+		.job = { opts->job.hi, opts->job.lo },
+		.memory_bytes = opts->memory_bytes,
+		.disk_bytes = opts->disk_bytes,
+		.inodes = opts->inodes,
+		.pids_max = opts->pids_max,
+		.cpu_weight = opts->cpu_weight,
+		.cpu_max_permille = opts->cpu_max_permille,
+		.ttl_s = opts->ttl_s,
+		.idle_ttl_s = opts->idle_ttl_s,
+		.on_disconnect = opts->on_disconnect,
+	};
+	struct pack pack;
+
+	dsec__pack_begin(&pack, sizeof(wire));
+	wire.image = dsec__pack_text(&pack, opts->image);
+	wire.policy = dsec__pack_text(&pack, opts->policy);
+	wire.backend = dsec__pack_text(&pack, opts->backend);
+	wire.hostname = dsec__pack_text(&pack, opts->hostname);
+	wire.user = dsec__pack_text(&pack, opts->user);
+	wire.env = dsec__pack_items(&pack, opts->env, opts->env_count);
+	wire.labels = dsec__pack_labels(&pack, opts->labels, opts->label_count);
+	return pack_end(&pack, &wire, sizeof(wire), submission);
+}
+
+int64_t dsec_create(struct dsec *d, const struct dsec_call *call,
+		    const struct dsec_create_opts *opts)
+{
+	struct submission submission = { .op = DSEC_OP_CREATE };
+	struct dsec_create_opts known;
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (!opts)
+		return dsec__fail(-EINVAL, "create: no options");
+	r = dsec__struct_take(&known, sizeof(known), opts, "create");
+	if (r < 0)
+		return r;
+	if (known.flags & ~(uint32_t)DSEC_CREATE_FLAGS_KNOWN)
+		return dsec__fail(-EINVAL, "create: unknown flags");
+	if (!known.image || !*known.image)
+		return dsec__fail(-EINVAL, "create: no image");
+	r = create_pack(&known, &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+static int select_pack(const struct dsec_select *select, struct submission *submission)
+{
+	struct dsec_wire_select wire = {
+		.size = sizeof(wire),
+		.count = select->count,
+		.job = { select->job.hi, select->job.lo },
+	};
+	struct pack pack;
+
+	dsec__pack_begin(&pack, sizeof(wire));
+	/* First, as they are aligned. The struct is the wire's. */
+	wire.ids = dsec__pack_bytes(&pack, select->ids, select->count * sizeof(*select->ids));
+	wire.labels = dsec__pack_labels(&pack, select->labels, select->label_count);
+	return pack_end(&pack, &wire, sizeof(wire), submission);
+}
+
+static int64_t select_submit(struct dsec *d, const struct dsec_call *call,
+			     const struct dsec_select *select, uint16_t op)
+{
+	struct submission submission = { .op = op };
+	struct dsec_call known_call;
+	struct dsec_select known;
+	bool job;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (!select)
+		return dsec__fail(-EINVAL, "select: NULL");
+	r = dsec__struct_take(&known, sizeof(known), select, "select");
+	if (r < 0)
+		return r;
+	if (known.reserved)
+		return dsec__fail(-EINVAL, "select: reserved is not 0");
+	job = known.job.hi || known.job.lo;
+	if (!known.count && !known.label_count && !job)
+		return dsec__fail(-EINVAL, "select: names nothing");
+	if (known.count && !known.ids)
+		return dsec__fail(-EINVAL, "select: ids is NULL");
+	/* One sandbox needs no payload, and its shard's channel is nearest. */
+	if (known.count == 1 && !known.label_count && !job)
+		submission.subject = known.ids[0];
+	else
+		r = select_pack(&known, &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+int64_t dsec_destroy(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select)
+{
+	return select_submit(d, call, select, DSEC_OP_DESTROY);
+}
+
+int64_t dsec_stats(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select)
+{
+	return select_submit(d, call, select, DSEC_OP_STATS);
+}
+
+static int capture_new(const struct dsec_exec_opts *opts, struct submission *submission)
+{
+	struct capture *capture;
+
+	if (!(opts->flags & DSEC_EXEC_CAPTURE))
+		return 0;
+	capture = calloc(1, sizeof(*capture));
+	if (!capture)
+		return dsec__fail(-ENOMEM, "exec: no memory");
+	capture->head_bytes_max = opts->head_bytes ? opts->head_bytes : CAPTURE_BYTES_MAX;
+	capture->tail_bytes_max = opts->tail_bytes ? opts->tail_bytes : CAPTURE_BYTES_MAX;
+	submission->capture = capture;
+	return 0;
+}
+
+static int exec_pack(const struct dsec_exec_opts *opts, struct submission *submission)
+{
+	struct dsec_wire_exec wire = {
+		.size = sizeof(wire),
+		.flags = opts->flags,
+		.head_bytes = opts->head_bytes,
+		.tail_bytes = opts->tail_bytes,
+		.timeout_ms = opts->timeout_ms,
+	};
+	struct pack pack;
+	int r;
+
+	dsec__pack_begin(&pack, sizeof(wire));
+	wire.argv = dsec__pack_items(&pack, opts->argv, opts->argc);
+	wire.env = dsec__pack_items(&pack, opts->env, opts->env_count);
+	wire.cwd = dsec__pack_text(&pack, opts->cwd);
+	wire.user = dsec__pack_text(&pack, opts->user);
+	wire.input = dsec__pack_bytes(&pack, opts->input.data, opts->input.bytes);
+	r = pack_end(&pack, &wire, sizeof(wire), submission);
+	if (r < 0)
+		return r;
+	r = capture_new(opts, submission);
+	if (r < 0)
+		free(submission->payload);
+	return r;
+}
+
+int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		  const struct dsec_exec_opts *opts)
+{
+	struct submission submission = { .op = DSEC_OP_EXEC, .subject = sandbox };
+	struct dsec_exec_opts known;
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (!opts)
+		return dsec__fail(-EINVAL, "exec: no options");
+	r = dsec__struct_take(&known, sizeof(known), opts, "exec");
+	if (r < 0)
+		return r;
+	if (known.flags & ~(uint32_t)DSEC_EXEC_FLAGS_KNOWN)
+		return dsec__fail(-EINVAL, "exec: unknown flags");
+	if (known.reserved)
+		return dsec__fail(-EINVAL, "exec: reserved is not 0");
+	if (!known.argc || !known.argv)
+		return dsec__fail(-EINVAL, "exec: no program");
+	r = exec_pack(&known, &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+static int list_pack(const struct dsec_list_opts *opts, struct submission *submission)
+{
+	struct dsec_wire_list wire = { .size = sizeof(wire), .limit = opts->limit };
+	struct pack pack;
+
+	dsec__pack_begin(&pack, sizeof(wire));
+	if (opts->after.hi || opts->after.lo)
+		wire.cursor = dsec__pack_bytes(&pack, &opts->after, sizeof(opts->after));
+	wire.labels = dsec__pack_labels(&pack, opts->labels, opts->label_count);
+	return pack_end(&pack, &wire, sizeof(wire), submission);
+}
+
+int64_t dsec_list(struct dsec *d, const struct dsec_call *call, const struct dsec_list_opts *opts)
+{
+	struct submission submission = { .op = DSEC_OP_LIST };
+	struct dsec_list_opts known = { 0 };
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (opts)
+		r = dsec__struct_take(&known, sizeof(known), opts, "list");
+	if (r < 0)
+		return r;
+	if (known.reserved)
+		return dsec__fail(-EINVAL, "list: reserved is not 0");
+	r = list_pack(&known, &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+int64_t dsec_check(struct dsec *d, const struct dsec_call *call)
+{
+	struct submission submission = { .op = DSEC_OP_CHECK };
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+static int capabilities_ask(struct dsec *d)
+{
+	struct submission submission = { .op = DSEC_OP_CAPABILITIES };
+	struct dsec_call call = { 0 };
+	struct dsec_event *event;
+	int64_t ticket;
+	int r;
+
+	ticket = dsec__submit(d, &call, &submission);
+	if (ticket < 0)
+		return (int)ticket;
+	r = dsec_wait(d, ticket, -1, &event);
+	if (r < 0)
+		return r;
+	if (event->status.code == DSEC_OK && event->body) {
+		pthread_mutex_lock(&d->lock);
+		if (!d->caps.size) {
+			memcpy(&d->caps, event->body, sizeof(d->caps));
+			d->caps.transport = d->shared ? DSEC_TRANSPORT_RING : DSEC_TRANSPORT_STREAM;
+			d->caps.channels = d->channel_count;
+		}
+		pthread_mutex_unlock(&d->lock);
+	} else {
+		r = dsec__fail(-EIO, "capabilities: %s", event->status.detail);
+	}
+	dsec_event_free(event);
+	return r;
+}
+
+int dsec_capabilities(struct dsec *d, const struct dsec_caps **ret)
+{
+	struct dsec_call known;
+	bool asked;
+	int r;
+
+	r = dsec__call_take(d, NULL, &known);
+	if (r < 0)
+		return r;
+	if (!ret)
+		return dsec__fail(-EINVAL, "capabilities: NULL");
+	pthread_mutex_lock(&d->lock);
+	asked = d->caps.size;
+	pthread_mutex_unlock(&d->lock);
+	if (!asked)
+		r = capabilities_ask(d);
+	if (r < 0)
+		return r;
+	*ret = &d->caps;
+	return 0;
+}
