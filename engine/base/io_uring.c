@@ -163,20 +163,22 @@ void io_random(struct io *io, void *ret_bytes, size_t bytes)
 
 /* Submission. */
 
+/* A free entry, after submitting if need be; no callback can run. NULL: the kernel takes none. */
+static struct io_uring_sqe *sqe_get(struct io *io)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
+
+	if (!sqe && io_uring_submit(&io->ring) > 0)
+		sqe = io_uring_get_sqe(&io->ring);
+	return sqe;
+}
+
 static struct io_uring_sqe *sqe_find(struct io *io)
 {
-	struct io_uring_sqe *sqe;
+	struct io_uring_sqe *sqe = io->aside_count ? NULL : sqe_get(io);
 
-	if (!io->aside_count) {
-		sqe = io_uring_get_sqe(&io->ring);
-		if (sqe)
-			return sqe;
-		/* No completion is taken here, so no callback can run. Failure: set aside. */
-		(void)io_uring_submit(&io->ring);
-		sqe = io_uring_get_sqe(&io->ring);
-		if (sqe)
-			return sqe;
-	}
+	if (sqe)
+		return sqe;
 	if (io->aside_count == io->aside_max)
 		return NULL;
 	io->stats.ops_set_aside++;
@@ -293,10 +295,8 @@ static bool aside_queue(struct io *io)
 	uint32_t moved = 0;
 
 	for (; moved < io->aside_count; moved++) {
-		struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
+		struct io_uring_sqe *sqe = sqe_get(io);
 
-		if (!sqe && io_uring_submit(&io->ring) > 0)
-			sqe = io_uring_get_sqe(&io->ring);
 		if (!sqe)
 			break;
 		*sqe = io->aside[moved];
@@ -312,7 +312,7 @@ static bool cancels_queue(struct io *io)
 {
 	while (io->cancels && !io->aside_count) {
 		struct io_op *target = io->cancels;
-		struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
+		struct io_uring_sqe *sqe = sqe_get(io);
 
 		if (!sqe)
 			break;
@@ -342,7 +342,7 @@ static bool mail_queue(struct io *io)
 
 		if (!first || box->to == io)
 			continue;
-		sqe = io->mail_unsure ? NULL : io_uring_get_sqe(&io->ring);
+		sqe = io->mail_unsure ? NULL : sqe_get(io);
 		if (!sqe) {
 			stays = true;
 			continue;
