@@ -1,0 +1,296 @@
+/*
+ * Owns how a run is told and whether it was good. Called by main. Must hold: what makes a run bad
+ * is said in words, and the JSON has every field whatever happened.
+ */
+#include "loadgen/report.h"
+
+#include "loadgen/histogram.h"
+
+#include <dsec/dsec.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double share_us(const struct histogram *histogram, double share)
+{
+	return (double)histogram_value_at(histogram, share) / 1e3;
+}
+
+static double rate_per_s(const struct report *report)
+{
+	const struct load_result *result = report->result;
+
+	return result->duration_ns ? (double)result->measured * 1e9 / (double)result->duration_ns :
+				     0;
+}
+
+static int rate_compare(const void *a, const void *b)
+{
+	const uint32_t *left = a, *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
+/* Of the rates of whole measured seconds. */
+static uint32_t rate_median(const struct load_result *result)
+{
+	uint32_t rates[LOAD_RATES_MAX];
+	uint64_t seconds = result->duration_ns / 1000000000;
+
+	if (!seconds || seconds > LOAD_RATES_MAX)
+		return 0;
+	memcpy(rates, result->rates, seconds * sizeof(*rates));
+	qsort(rates, seconds, sizeof(*rates), rate_compare);
+	return rates[seconds / 2];
+}
+
+static bool is_accounted(const struct load_result *result)
+{
+	return result->asked == result->done + result->refused + result->failed;
+}
+
+bool report_is_good(const struct report *report)
+{
+	const struct load_result *result = report->result;
+
+	return !report->error && is_accounted(result) && !result->failed && result->done &&
+	       result->measured && result->probes && !report->live &&
+	       !residue_total(&report->residue);
+}
+
+/* ---- JSON ---- */
+
+static json_t *includes_json(const struct report *report)
+{
+	const struct load_options *load = &report->options->load;
+	json_t *includes = json_array();
+	char text[128];
+
+	for (int i = 0; i < LOAD_INCLUDES_MAX && load->scenario->includes[i]; i++)
+		json_array_append_new(includes, json_string(load->scenario->includes[i]));
+	json_array_append_new(includes, json_string(load->network == DSEC_NETWORK_PRIVATE ?
+							    "network private" :
+							    "network none"));
+	json_array_append_new(includes, json_string(load->is_fresh_root ?
+							    "root file system rebuilt every time" :
+							    "untouched root file systems reused"));
+	json_array_append_new(includes, json_string("requests and events over the rings"));
+	snprintf(text, sizeof(text), "isolation asserted inside the first and every %uth sandbox",
+		 load->probe_every);
+	json_array_append_new(includes, json_string(text));
+	return includes;
+}
+
+static json_t *peers_json(const struct options *options)
+{
+	json_t *peers = json_object();
+
+	for (uint32_t i = 0; i < options->peer_count; i++)
+		json_object_set_new(peers, options->peers[i].name,
+				    json_real(options->peers[i].rate_per_s));
+	return peers;
+}
+
+static json_t *machine_json(const struct machine *machine)
+{
+	return json_pack("{s:s, s:s, s:I, s:I}", "kernel", machine->kernel, "processor",
+			 machine->processor, "cpus", (json_int_t)machine->cpus, "memory_bytes",
+			 (json_int_t)machine->memory_bytes);
+}
+
+static json_t *residue_json(const struct report *report)
+{
+	const struct residue_report *residue = &report->residue;
+
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "processes",
+			 (json_int_t)residue->processes, "zombies", (json_int_t)residue->zombies,
+			 "namespaces", (json_int_t)residue->namespaces, "mounts",
+			 (json_int_t)residue->mounts, "slots_kept", (json_int_t)residue->slots,
+			 "settle_ms", (json_int_t)report->settle_ms, "alive_seen",
+			 (json_int_t)report->alive_seen);
+}
+
+static int64_t each_bytes(const struct report *report, uint64_t before, uint64_t after)
+{
+	uint64_t created = report->result->created;
+
+	return created ? ((int64_t)after - (int64_t)before) / (int64_t)created : 0;
+}
+
+static json_t *hold_json(const struct report *report)
+{
+	const struct machine_memory *before = &report->memory_before, *held = &report->memory_held;
+	const struct load_result *result = report->result;
+
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "sandboxes", (json_int_t)result->created,
+		"memory_bytes_each",
+		(json_int_t)each_bytes(report, held->available_bytes, before->available_bytes),
+		"slab_bytes_each",
+		(json_int_t)each_bytes(report, before->slab_bytes, held->slab_bytes),
+		"percpu_bytes_each",
+		(json_int_t)each_bytes(report, before->percpu_bytes, held->percpu_bytes),
+		"page_table_bytes_each",
+		(json_int_t)each_bytes(report, before->page_tables_bytes, held->page_tables_bytes),
+		"create_p99_first_tenth_us", share_us(result->latency_first, 0.99),
+		"create_p99_last_tenth_us", share_us(result->latency_last, 0.99));
+}
+
+static double cpu_us_each(const struct report *report)
+{
+	uint64_t busy_us = report->time_end.busy_us - report->time_begin.busy_us;
+
+	return report->result->measured ? (double)busy_us / (double)report->result->measured : 0;
+}
+
+/* What the report has beyond the fields that every reader may count on. */
+static void extras_add(json_t *root, const struct report *report)
+{
+	const struct load_options *load = &report->options->load;
+	const struct load_result *result = report->result;
+	json_t *trouble;
+
+	json_object_set_new(root, "latency_of", json_string(load->scenario->latency_of));
+	json_object_set_new(root, "loop", json_string(load->rate_per_s > 0 ? "open" : "closed"));
+	json_object_set_new(root, "asked_rate_per_s", json_real(load->rate_per_s));
+	json_object_set_new(root, "in_flight", json_integer(load->in_flight));
+	json_object_set_new(root, "measured", json_integer((json_int_t)result->measured));
+	json_object_set_new(root, "rate_median_per_s", json_integer(rate_median(result)));
+	json_object_set_new(root, "reused", json_integer((json_int_t)result->reused));
+	json_object_set_new(root, "cpu_us_each", json_real(cpu_us_each(report)));
+	json_object_set_new(root, "steal_us",
+			    json_integer((json_int_t)(report->time_end.steal_us -
+						      report->time_begin.steal_us)));
+	json_object_set_new(root, "isolation_probes", json_integer((json_int_t)result->probes));
+	json_object_set_new(root, "isolation_assertions",
+			    json_integer((json_int_t)result->assertions));
+	json_object_set_new(root, "callbacks_over_1ms",
+			    json_integer((json_int_t)report->callbacks_over_1ms));
+	json_object_set_new(root, "callback_max_us",
+			    json_integer((json_int_t)report->callback_max_us));
+	json_object_set_new(root, "residue_seen", residue_json(report));
+	json_object_set_new(root, "machine", machine_json(&report->machine));
+	if (load->scenario->is_holding)
+		json_object_set_new(root, "hold", hold_json(report));
+	if (result->lifecycle->total) {
+		json_object_set_new(root, "lifecycle_p50_us",
+				    json_real(share_us(result->lifecycle, 0.5)));
+		json_object_set_new(root, "lifecycle_p99_us",
+				    json_real(share_us(result->lifecycle, 0.99)));
+	}
+	json_object_set_new(root, "good", json_boolean(report_is_good(report)));
+	trouble = json_string(result->trouble);
+	json_object_set_new(root, "trouble", trouble ? trouble : json_string("not UTF-8"));
+}
+
+static json_t *report_json(const struct report *report)
+{
+	const struct options *options = report->options;
+	const struct load_result *result = report->result;
+	json_t *root = json_object();
+
+	json_object_set_new(root, "scenario", json_string(options->name));
+	json_object_set_new(root, "duration_s", json_real((double)result->duration_ns / 1e9));
+	json_object_set_new(root, "asked", json_integer((json_int_t)result->asked));
+	json_object_set_new(root, "done", json_integer((json_int_t)result->done));
+	json_object_set_new(root, "refused", json_integer((json_int_t)result->refused));
+	json_object_set_new(root, "failed", json_integer((json_int_t)result->failed));
+	json_object_set_new(root, "live", json_integer((json_int_t)report->live));
+	json_object_set_new(root, "residue",
+			    json_integer((json_int_t)residue_total(&report->residue)));
+	json_object_set_new(root, "rate_per_s", json_real(rate_per_s(report)));
+	json_object_set_new(root, "p50_us", json_real(share_us(result->latency, 0.5)));
+	json_object_set_new(root, "p99_us", json_real(share_us(result->latency, 0.99)));
+	json_object_set_new(root, "p999_us", json_real(share_us(result->latency, 0.999)));
+	json_object_set_new(root, "includes", includes_json(report));
+	json_object_set_new(root, "floor_rate_per_s",
+			    options->floor_rate_per_s > 0 ? json_real(options->floor_rate_per_s) :
+							    json_null());
+	json_object_set_new(root, "peers", peers_json(options));
+	extras_add(root, report);
+	return root;
+}
+
+int report_write_json(const struct report *report, const char *path)
+{
+	json_t *root = report_json(report);
+	FILE *file = fopen(path, "ae");
+	int r = 0;
+
+	if (!file) {
+		r = -errno;
+		json_decref(root);
+		return r;
+	}
+	if (json_dumpf(root, file, JSON_REAL_PRECISION(9)) || fputc('\n', file) == EOF)
+		r = -EIO;
+	if (fclose(file) && !r)
+		r = -errno;
+	json_decref(root);
+	return r;
+}
+
+/* ---- for people ---- */
+
+static void bad_print(const struct report *report)
+{
+	const struct load_result *result = report->result;
+	const struct residue_report *residue = &report->residue;
+
+	if (report->error)
+		printf("  BAD: the run ended early: %s\n", strerror(-report->error));
+	if (!is_accounted(result))
+		printf("  BAD: asked is not done + refused + failed\n");
+	if (result->failed)
+		printf("  BAD: %" PRIu64 " failed\n", result->failed);
+	if (!result->done || !result->measured)
+		printf("  BAD: nothing was done in the measured time\n");
+	if (!result->probes)
+		printf("  BAD: isolation was asserted in no sandbox\n");
+	if (report->live)
+		printf("  BAD: %" PRIu64 " sandboxes are still there\n", report->live);
+	if (residue_total(residue))
+		printf("  BAD: residue: %" PRIu64 " processes, %" PRIu64 " zombies, %" PRIu64
+		       " namespaces, %" PRIu64 " mounts; first: %s\n",
+		       residue->processes, residue->zombies, residue->namespaces, residue->mounts,
+		       residue->first);
+	if (result->trouble[0])
+		printf("  first trouble: %s\n", result->trouble);
+}
+
+void report_print(const struct report *report)
+{
+	const struct load_options *load = &report->options->load;
+	const struct load_result *result = report->result;
+
+	printf("%s: %.0f/s over %.1f s (median second %u/s), %s: p50 %.0f us, p99 %.0f us,"
+	       " p99.9 %.0f us\n",
+	       report->options->name, rate_per_s(report), (double)result->duration_ns / 1e9,
+	       rate_median(result), load->scenario->latency_of, share_us(result->latency, 0.5),
+	       share_us(result->latency, 0.99), share_us(result->latency, 0.999));
+	printf("  asked %" PRIu64 " = done %" PRIu64 " + refused %" PRIu64 " + failed %" PRIu64
+	       "; live %" PRIu64 ", residue %" PRIu64 "; %" PRIu64
+	       " isolation assertions in %" PRIu64 " probes held\n",
+	       result->asked, result->done, result->refused, result->failed, report->live,
+	       residue_total(&report->residue), result->assertions, result->probes);
+	printf("  %.0f us of CPU each, %" PRIu64 " of %" PRIu64 " on reused roots, %" PRIu64
+	       " engine callbacks over 1 ms (longest %" PRIu64 " us)\n",
+	       cpu_us_each(report), result->reused, result->created, report->callbacks_over_1ms,
+	       report->callback_max_us);
+	if (load->scenario->is_holding)
+		printf("  %.1f KiB each by MemAvailable (slab %.1f KiB); create p99 %.0f us at the"
+		       " start, %.0f us at the end\n",
+		       (double)each_bytes(report, report->memory_held.available_bytes,
+					  report->memory_before.available_bytes) /
+			       1024,
+		       (double)each_bytes(report, report->memory_before.slab_bytes,
+					  report->memory_held.slab_bytes) /
+			       1024,
+		       share_us(result->latency_first, 0.99), share_us(result->latency_last, 0.99));
+	if (!report_is_good(report) || result->trouble[0])
+		bad_print(report);
+}

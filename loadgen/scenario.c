@@ -1,0 +1,83 @@
+/*
+ * Owns the scenarios: what each asks, in which order, and what its figures include. Read by the
+ * load loop and the report. Must hold: the tables say everything; there is no code for a scenario.
+ */
+#include "loadgen/load.h"
+
+#include <string.h>
+
+#define INCLUDES_SANDBOX                                                                           \
+	"user, mount, pid, ipc, uts, net and cgroup namespaces",                                   \
+		"overlay root on the EROFS image", "/proc with masks, device nodes",               \
+		"capabilities, no_new_privs, seccomp", "PID 1 in an address space of its own"
+
+static const struct load_scenario scenarios[] = {
+	{
+		.name = "ready",
+		.latency_of = "create, from asking to CREATED",
+		.includes = { INCLUDES_SANDBOX, "destroy: killed, reaped, confirmed" },
+		.phases = { { .pace = LOAD_TIMED,
+			      .is_asking = true,
+			      .is_ending = true,
+			      .is_measured = true,
+			      .timed_op = LOAD_CREATE,
+			      .ops = { LOAD_CREATE, LOAD_PROBE, LOAD_DESTROY } } },
+		.phase_count = 1,
+	},
+	{
+		.name = "exec",
+		.latency_of = "create and run, from asking to the exit status",
+		.includes = { INCLUDES_SANDBOX,
+			      "exec of a freestanding program, exit status checked",
+			      "stdout and stderr captured", "destroy: killed, reaped, confirmed" },
+		.phases = { { .pace = LOAD_TIMED,
+			      .is_asking = true,
+			      .is_ending = true,
+			      .is_measured = true,
+			      .timed_op = LOAD_EXEC,
+			      .ops = { LOAD_CREATE, LOAD_EXEC, LOAD_PROBE, LOAD_DESTROY } } },
+		.phase_count = 1,
+	},
+	{
+		.name = "live-exec",
+		.latency_of = "exec, from asking to the exit status",
+		.includes = { "entering a live sandbox from outside",
+			      "credentials, capabilities, no_new_privs, seccomp",
+			      "stdout and stderr captured",
+			      "a freestanding program, exit status checked" },
+		.phases = { { .pace = LOAD_FILL, .ops = { LOAD_CREATE, LOAD_PROBE } },
+			    { .pace = LOAD_TIMED,
+			      .is_asking = true,
+			      .is_ending = true,
+			      .is_measured = true,
+			      .timed_op = LOAD_EXEC,
+			      .ops = { LOAD_EXEC } },
+			    { .pace = LOAD_EMPTY, .ops = { LOAD_PROBE, LOAD_DESTROY } } },
+		.phase_count = 3,
+	},
+	{
+		.name = "hold",
+		.latency_of = "create, from asking to CREATED",
+		.includes = { INCLUDES_SANDBOX, "all sandboxes alive at once, idle",
+			      "destroy: killed, reaped, confirmed" },
+		.phases = { { .pace = LOAD_FILL,
+			      .is_asking = true,
+			      .is_measured = true,
+			      .timed_op = LOAD_CREATE,
+			      .ops = { LOAD_CREATE, LOAD_PROBE } },
+			    { .pace = LOAD_EMPTY,
+			      .is_ending = true,
+			      .ops = { LOAD_PROBE, LOAD_DESTROY } } },
+		.phase_count = 2,
+		.is_holding = true,
+	},
+};
+
+const struct load_scenario *load_scenario_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {
+		if (!strcmp(scenarios[i].name, name))
+			return &scenarios[i];
+	}
+	return NULL;
+}

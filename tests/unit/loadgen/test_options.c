@@ -1,0 +1,103 @@
+/* The command line: what is understood and what is refused. */
+#include "loadgen/options.h"
+
+#include <dsec/dsec.h>
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int parse(struct options *options, char **argv)
+{
+	int argc = 0;
+
+	while (argv[argc])
+		argc++;
+	return options_parse(options, argc, argv);
+}
+
+Test(options, nothing_given_is_ready_in_a_closed_loop)
+{
+	char *argv[] = { "dsec-loadgen", NULL };
+	struct options options;
+
+	cr_assert_eq(parse(&options, argv), 0);
+	cr_assert_str_eq(options.load.scenario->name, "ready");
+	cr_assert_str_eq(options.name, "ready");
+	cr_assert_eq(options.load.in_flight, 32);
+	cr_assert_eq(options.load.network, DSEC_NETWORK_NONE);
+	cr_assert_eq(options.load.rate_per_s, 0);
+}
+
+Test(options, all_are_taken)
+{
+	char peer[] = "bubblewrap=312.5";
+	char *argv[] = { "dsec-loadgen",
+			 "--scenario",
+			 "hold",
+			 "--count",
+			 "5000",
+			 "--seconds",
+			 "2.5",
+			 "--warmup",
+			 "0",
+			 "--network",
+			 "private",
+			 "--fresh-root",
+			 "--json",
+			 "out",
+			 "--name",
+			 "row",
+			 "--floor-rate",
+			 "6000",
+			 "--peer",
+			 peer,
+			 "--in-flight",
+			 "7",
+			 "--hold",
+			 "0.5",
+			 NULL };
+	struct options options;
+
+	cr_assert_eq(parse(&options, argv), 0);
+	cr_assert_str_eq(options.load.scenario->name, "hold");
+	cr_assert_eq(options.load.count, 5000);
+	cr_assert_eq(options.load.network, DSEC_NETWORK_PRIVATE);
+	cr_assert(options.load.is_fresh_root);
+	cr_assert_str_eq(options.name, "row");
+	cr_assert_eq(options.floor_rate_per_s, 6000);
+	cr_assert_eq(options.peer_count, 1);
+	cr_assert_str_eq(options.peers[0].name, "bubblewrap");
+	cr_assert_eq(options.peers[0].rate_per_s, 312.5);
+	cr_assert_eq(options.load.in_flight, 7);
+}
+
+Test(options, an_open_loop_has_room_for_many)
+{
+	char *argv[] = { "dsec-loadgen", "--rate", "100", NULL };
+	struct options options;
+
+	cr_assert_eq(parse(&options, argv), 0);
+	cr_assert_eq(options.load.in_flight, 4096);
+}
+
+Test(options, nonsense_is_refused)
+{
+	static char *const bad[][2] = {
+		{ "--scenario", "fast" }, { "--seconds", "-1" },   { "--seconds", "nan" },
+		{ "--seconds", "1x" },	  { "--count", "1.5" },	   { "--count", "0" },
+		{ "--in-flight", "0" },	  { "--network", "host" }, { "--peer", "=3" },
+		{ "--peer", "runc" },	  { "--rate", "inf" },
+	};
+
+	fclose(stderr);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		char value[32];
+		char *argv[] = { "dsec-loadgen", bad[i][0], value, NULL };
+		struct options options;
+
+		snprintf(value, sizeof(value), "%s", bad[i][1]);
+		cr_assert_eq(parse(&options, argv), -EINVAL, "%s %s", bad[i][0], bad[i][1]);
+	}
+}
