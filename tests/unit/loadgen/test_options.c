@@ -8,21 +8,31 @@
 #include <stdio.h>
 #include <string.h>
 
-static int parse(struct options *options, char **argv)
+/* options_parse() cuts its arguments, and what it gives points into them. */
+struct words {
+	char text[32][32];
+	char *argv[33];
+};
+
+static int parse(struct words *words, struct options *options, const char *const *argv)
 {
 	int argc = 0;
 
-	while (argv[argc])
-		argc++;
-	return options_parse(options, argc, argv);
+	for (; argv[argc]; argc++) {
+		snprintf(words->text[argc], sizeof(words->text[argc]), "%s", argv[argc]);
+		words->argv[argc] = words->text[argc];
+	}
+	words->argv[argc] = NULL;
+	return options_parse(options, argc, words->argv);
 }
 
 Test(options, nothing_given_is_ready_in_a_closed_loop)
 {
-	char *argv[] = { "dsec-loadgen", NULL };
+	const char *argv[] = { "dsec-loadgen", NULL };
 	struct options options;
+	struct words words;
 
-	cr_assert_eq(parse(&options, argv), 0);
+	cr_assert_eq(parse(&words, &options, argv), 0);
 	cr_assert_str_eq(options.load.scenario->name, "ready");
 	cr_assert_str_eq(options.name, "ready");
 	cr_assert_eq(options.load.in_flight, 32);
@@ -32,35 +42,35 @@ Test(options, nothing_given_is_ready_in_a_closed_loop)
 
 Test(options, all_are_taken)
 {
-	char peer[] = "bubblewrap=312.5";
-	char *argv[] = { "dsec-loadgen",
-			 "--scenario",
-			 "hold",
-			 "--count",
-			 "5000",
-			 "--seconds",
-			 "2.5",
-			 "--warmup",
-			 "0",
-			 "--network",
-			 "private",
-			 "--fresh-root",
-			 "--json",
-			 "out",
-			 "--name",
-			 "row",
-			 "--floor-rate",
-			 "6000",
-			 "--peer",
-			 peer,
-			 "--in-flight",
-			 "7",
-			 "--hold",
-			 "0.5",
-			 NULL };
+	const char *argv[] = { "dsec-loadgen",
+			       "--scenario",
+			       "hold",
+			       "--count",
+			       "5000",
+			       "--seconds",
+			       "2.5",
+			       "--warmup",
+			       "0",
+			       "--network",
+			       "private",
+			       "--fresh-root",
+			       "--json",
+			       "out",
+			       "--name",
+			       "row",
+			       "--floor-rate",
+			       "6000",
+			       "--peer",
+			       "bubblewrap=312.5",
+			       "--in-flight",
+			       "7",
+			       "--hold",
+			       "0.5",
+			       NULL };
 	struct options options;
+	struct words words;
 
-	cr_assert_eq(parse(&options, argv), 0);
+	cr_assert_eq(parse(&words, &options, argv), 0);
 	cr_assert_str_eq(options.load.scenario->name, "hold");
 	cr_assert_eq(options.load.count, 5000);
 	cr_assert_eq(options.load.network, DSEC_NETWORK_PRIVATE);
@@ -75,16 +85,17 @@ Test(options, all_are_taken)
 
 Test(options, an_open_loop_has_room_for_many)
 {
-	char *argv[] = { "dsec-loadgen", "--rate", "100", NULL };
+	const char *argv[] = { "dsec-loadgen", "--rate", "100", NULL };
 	struct options options;
+	struct words words;
 
-	cr_assert_eq(parse(&options, argv), 0);
+	cr_assert_eq(parse(&words, &options, argv), 0);
 	cr_assert_eq(options.load.in_flight, 4096);
 }
 
 Test(options, nonsense_is_refused)
 {
-	static char *const bad[][2] = {
+	static const char *const bad[][2] = {
 		{ "--scenario", "fast" }, { "--seconds", "-1" },   { "--seconds", "nan" },
 		{ "--seconds", "1x" },	  { "--count", "1.5" },	   { "--count", "0" },
 		{ "--in-flight", "0" },	  { "--network", "host" }, { "--peer", "=3" },
@@ -93,11 +104,10 @@ Test(options, nonsense_is_refused)
 
 	fclose(stderr);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		char value[32];
-		char *argv[] = { "dsec-loadgen", bad[i][0], value, NULL };
+		const char *argv[] = { "dsec-loadgen", bad[i][0], bad[i][1], NULL };
 		struct options options;
+		struct words words;
 
-		snprintf(value, sizeof(value), "%s", bad[i][1]);
-		cr_assert_eq(parse(&options, argv), -EINVAL, "%s %s", bad[i][0], bad[i][1]);
+		cr_assert_eq(parse(&words, &options, argv), -EINVAL, "%s %s", bad[i][0], bad[i][1]);
 	}
 }
