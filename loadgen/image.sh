@@ -9,9 +9,10 @@
 #                                  realwork.sh prepare makes) on top of debian.erofs
 #   image.sh --sources deb|deb-src writes this machine's Debian sources as one-line apt sources
 #
-# The image's path is all that goes to standard output. Asked again with the same inputs it does
-# nothing. Must hold: everything appears whole or not at all; root/ and debian.erofs hold the same
-# files with the same times; no device node outside /dev, and there only the fixed ones.
+# OUT_DIR is ~/.cache/dsec if not given. The image's path is all that goes to standard output.
+# Asked again with the same inputs it does nothing.
+# Must hold: everything appears whole or not at all; root/ and debian.erofs hold the same files with
+# the same times; no device node outside /dev, and there only the fixed ones.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -43,12 +44,13 @@ main() {
 	--minimal) kind=minimal && shift ;;
 	--with-work) kind=debian-work && shift ;;
 	esac
-	[[ $# -eq 1 && $1 != -* ]] || usage
+	[[ $# -le 1 && ${1:-} != -* ]] || usage
+	out=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/dsec}
 	[[ $(id -u) -eq 0 ]] || die "must be root (device nodes, private mounts)"
 	need mkfs.erofs erofs-utils
 	need cc gcc
-	mkdir -p "$1"
-	out=$(cd "$1" && pwd)
+	mkdir -p "$out"
+	out=$(cd "$out" && pwd)
 
 	exec 9>"$out/.image.lock"
 	flock -w 900 9 || die "another image.sh has held $out for 15 minutes"
@@ -69,7 +71,7 @@ main() {
 }
 
 usage() {
-	echo "usage: image.sh [--minimal|--with-work] OUT_DIR | image.sh --sources deb|deb-src" >&2
+	echo "usage: image.sh [--minimal|--with-work] [OUT_DIR] | image.sh --sources deb|deb-src" >&2
 	exit 2
 }
 
@@ -108,6 +110,7 @@ base_lay() { # ROOT
 	printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$root/etc/hosts"
 	printf 'nameserver 127.0.0.1\noptions timeout:1 attempts:1\n' >"$root/etc/resolv.conf"
 	echo localhost >"$root/etc/hostname"
+	user_lay "$root"
 	for name in proc sys run testbed; do
 		mkdir -p "$root/$name"
 		chmod 0755 "$root/$name"
@@ -134,6 +137,14 @@ base_lay() { # ROOT
 
 	mkdir -p "$root/usr/libexec/dsec"
 	"$here/tiny/build.sh" "$root/usr/libexec/dsec"
+}
+
+# An ordinary user, for work that should not be root's.
+user_lay() { # ROOT
+	echo 'agent:x:1000:1000:agent:/home/agent:/bin/sh' >>"$1/etc/passwd"
+	echo 'agent:x:1000:' >>"$1/etc/group"
+	mkdir -p "$1/home/agent"
+	chown 1000:1000 "$1/home/agent"
 }
 
 node_make() { # PATH MAJOR MINOR
@@ -174,7 +185,7 @@ manifest_make() { # NAME IMAGE ROOT DPKG_DIR
 stamp_make() { # WORD...
 	{
 		cat "${BASH_SOURCE[0]}" "$here"/tiny/*
-		mkfs.erofs -V 2>&1 || true
+		dpkg-query -W erofs-utils
 		uname -m
 		printf '%s\n' "$@"
 	} | sha256sum | cut -d ' ' -f 1

@@ -9,11 +9,12 @@
 #   realwork.sh outside OUT_DIR           outside.txt: both scripts' results in a plain chroot
 #   realwork.sh compare INSIDE OUTSIDE    prints where two results differ; 1 if they do
 #
-# prepare wants OUT_DIR/root (image.sh OUT_DIR makes it) and, asked again, does nothing.
-# image.sh --with-work OUT_DIR then makes debian-work.erofs. The file INSIDE is what the scripts
-# wrote to their standard output, one after the other.
+# OUT_DIR is ~/.cache/dsec if not given. prepare wants OUT_DIR/root (image.sh makes it) and, asked
+# again, does nothing; image.sh --with-work then makes debian-work.erofs. The file INSIDE is what the
+# two scripts wrote to their standard output, one after the other.
 # Must hold: compare never calls equal what did not run to its end.
 set -euo pipefail
+shopt -s inherit_errexit
 
 self=$(readlink -f "${BASH_SOURCE[0]}")
 here=$(dirname "$self")
@@ -29,21 +30,23 @@ die() {
 
 main() {
 	case ${1:-}/$# in
-	prepare/2) prepare "$(directory "$2")" ;;
-	outside/2) outside "$(directory "$2")" ;;
+	prepare/[12]) prepare "$(directory "${2:-}")" ;;
+	outside/[12]) outside "$(directory "${2:-}")" ;;
 	compare/3) compare "$2" "$3" ;;
 	in-namespaces/2) in_namespaces "$2" ;;
 	*)
-		echo "usage: realwork.sh prepare|outside OUT_DIR | compare INSIDE OUTSIDE" >&2
+		echo "usage: realwork.sh prepare|outside [OUT_DIR] | compare INSIDE OUTSIDE" >&2
 		exit 2
 		;;
 	esac
 }
 
-directory() { # OUT_DIR; prints it as an absolute path
+directory() { # OUT_DIR; prints it, or the usual one, as an absolute path
+	local out=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/dsec}
+
 	[[ $(id -u) -eq 0 ]] || die "must be root (private mounts)"
-	[[ -d $1/root ]] || die "no $1/root: run image.sh $1 first"
-	(cd "$1" && pwd)
+	[[ -d $out/root ]] || die "no $out/root: run image.sh $out first"
+	(cd "$out" && pwd)
 }
 
 scratch_make() { # OUT NAME; sets tmp, a directory that goes away with this process
@@ -74,8 +77,8 @@ prepare() { # OUT
 	apt_lay
 	zlib_lay "$out/downloads"
 	cpython_lay "$out/downloads" "$out/root" "$python"
-	install -m 0755 "$here"/realwork/*.sh "$tmp/work/usr/libexec/dsec/realwork/"
-	install -m 0644 "$here"/realwork/*.py "$tmp/work/usr/libexec/dsec/realwork/"
+	(cd "$here/realwork" && install -m 0755 "${scripts[@]}" cpython_results.py \
+		"$tmp/work/usr/libexec/dsec/realwork/")
 	chown -R 0:0 "$tmp/work"
 	times_clamp
 	rm -f "$out/.work.stamp"
@@ -87,7 +90,7 @@ prepare() { # OUT
 
 stamp_make() { # OUT PYTHON
 	{
-		cat "$self" "$here"/realwork/*
+		(cd "$here/realwork" && cat "$self" "${scripts[@]}" cpython_results.py)
 		python_version "$1/root" "$2"
 	} | sha256sum | cut -d ' ' -f 1
 }
@@ -196,6 +199,8 @@ compare() { # INSIDE OUTSIDE
 	done
 	inside=$(results "$1")
 	outside=$(results "$2")
+	results_have_modules "$1"
+	results_have_modules "$2"
 	if grep 'did not finish$' <<<"$inside"$'\n'"$outside"; then
 		die "what did not finish cannot be compared"
 	fi
@@ -205,6 +210,16 @@ compare() { # INSIDE OUTSIDE
 		return
 	fi
 	return 1
+}
+
+results_have_modules() { # FILE
+	local script
+
+	for script in "${scripts[@]}"; do
+		sed -n "/^== results/h; //!H; /^== end ${script%.sh}\$/ { g; p }" "$1" |
+			grep -q ': passed [0-9]* failed [0-9]* skipped [0-9]*$' ||
+			die "$1: no results of $script"
+	done
 }
 
 results() { # FILE

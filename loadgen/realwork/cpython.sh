@@ -4,7 +4,9 @@
 # Runs inside a sandbox (and, for comparison, outside one): CPython's own tests of processes,
 # terminals, files, signals and sockets. Needs a network of its own with loopback. The results
 # come last, between "== results" and "== end NAME". Most of the time passes in tests that sleep, so
-# four modules run at once.
+# four modules run at once. They run as the image's ordinary user: a sandbox's root is not the
+# host's (it cannot give a file to any uid there is, or set the host's name), and three tests of
+# root's powers would differ by design.
 # Must hold: the environment it was started with has no influence.
 set -u
 [ "${REALWORK_CLEAN:-}" = 1 ] || exec env -i REALWORK_CLEAN=1 LANG=C.UTF-8 HOME=/root \
@@ -18,7 +20,9 @@ umask 022
 rm -f "$report"
 cd /tmp || exit 1
 # shellcheck disable=SC2086 # a list of words
-timeout -k 5 240 python3 -m test -j4 --timeout 120 --junit-xml "$report" $modules >"$log" 2>&1
+HOME=/home/agent timeout -k 5 240 setpriv --reuid=agent --regid=agent --clear-groups \
+	--inh-caps=-all python3 -m test -j4 --timeout 120 --junit-xml "$report" $modules \
+	>"$log" 2>&1
 status=$?
 [ "$status" -eq 0 ] || tail -n 60 "$log"
 echo "== results"
