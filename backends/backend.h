@@ -24,10 +24,11 @@ struct backend_node_options {
 	int cgroup_fd; /* the instance's root */
 	uint32_t shards, slots_per_shard;
 	uint32_t uid_first; /* of the instance's uid range */
-	struct guard *guard;
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
+/* Before the shards start; it needs the ids of their cgroups. Borrowed. */
+void backend_node_guard(struct backend_node *node, struct guard *guard);
 void backend_node_close(struct backend_node *node);
 /* The one call that stands for an image store: a detached read-only mount of an image file. */
 int backend_image_mount(const char *path, int *ret_mount_fd);

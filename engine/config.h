@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum {
 	SHARDS_MAX = 256,
@@ -22,12 +23,12 @@ enum {
 	EXEC_INPUT_BYTES_MAX = 1 << 20,
 	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
 	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,
-	CREATE_COUNT_MAX = 65536,
+	CREATE_COUNT_MAX = 32768,
 	TTL_S_MAX = 30 * 24 * 3600,
 };
 
 struct config {
-	char instance[INSTANCE_BYTES_MAX]; /* main */
+	char instance[INSTANCE_BYTES_MAX]; /* main; [a-z0-9-]{1,24} */
 	const char *socket_path;	   /* /run/dsec.sock, /run/dsec/INSTANCE.sock for others */
 	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */
 	const char *launcher_path;	   /* beside dsecd */
@@ -48,10 +49,22 @@ struct config {
 	int ready_fd;			   /* "ready\n" is written when clients can connect; -1 */
 	int lifeline_fd;		   /* its end of file ends the engine; -1 */
 	bool pin_shards;		   /* pin shard threads to CPUs */
+	uint32_t stop_timeout_s;	   /* SIGKILL this long after SIGTERM: 30 */
+	uint32_t socket_mode;		   /* 0600 */
+	uint32_t log_level;		   /* enum log_level: LOG_INFO */
+	bool check_json;		   /* --check writes JSON */
+	uint64_t given;			   /* bit per option that was given, of config.c's table */
+	char *owned_socket, *owned_launcher; /* what the defaults of two paths point to */
 };
 
-/* The defaults above for this machine. */
-void config_default(struct config *config);
+/* The defaults above for this machine. -ENOMEM. Undone by config_done(). */
+int config_default(struct config *config);
+/* Frees what config_default() and config_parse() made. The strings of argv are not owned. */
+void config_done(struct config *config);
+/* What `dsecd --help` prints, with the defaults of `config`. */
+void config_help(const struct config *config, FILE *to);
+/* Was this option ("sandboxes-max") given on the command line. */
+bool config_is_given(const struct config *config, const char *option);
 
 /*
  * Parse options; -EINVAL after one line on stderr that names the option. Returns 1 when a mode that

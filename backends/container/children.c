@@ -139,6 +139,19 @@ static void child_died(void *context, const struct guard_death *death)
 		child_reap(child);
 }
 
+/* Some deaths are lost: from now on those alive are waited for one by one, which cannot miss. */
+static void children_wait_for_all(struct children *children)
+{
+	for (uint32_t i = 0; i < children->bucket_count; i++) {
+		for (struct child *c = children->buckets[i]; c; c = c->next) {
+			if (c->state != CHILD_WATCHED)
+				continue;
+			c->direct = true;
+			child_reap(c);
+		}
+	}
+}
+
 static void children_poll(struct io_op *op, int res)
 {
 	struct children *children = container_of(op, struct children, poll);
@@ -148,7 +161,9 @@ static void children_poll(struct io_op *op, int res)
 		return;
 	do {
 		r = guard_exits_consume(children->exits, DEATHS_PER_TURN, child_died, children);
-	} while (r == DEATHS_PER_TURN);
+		if (r == -ENOBUFS)
+			children_wait_for_all(children);
+	} while (r == DEATHS_PER_TURN || r == -ENOBUFS);
 	if (!(op->flags & IO_MORE) && res != -ECANCELED)
 		io_poll(children->io, op, guard_exits_fd(children->exits), POLLIN);
 }
@@ -214,6 +229,7 @@ void child_watch(struct children *children, struct child *child, int pid, uint64
 	child->pid = pid;
 	child->holds = 0;
 	child->state = CHILD_GONE;
+	child->direct = !children->exits;
 	if (children->exits && early_claim(children, child, sequence))
 		return;
 	child->state = CHILD_WATCHED;
@@ -233,11 +249,17 @@ void child_release(struct child *child)
 		child_reap(child);
 }
 
+/*
+ * A living child that is being waited for: its pid can be used again only after our own thread
+ * reaped it, in the turn that also calls child_reaped().
+ */
+bool child_is_running(const struct child *child)
+{
+	return child->state == CHILD_WATCHED || (child->state == CHILD_REAPING && child->direct);
+}
+
 void child_kill(struct child *child)
 {
-	/* Without death events a living child is always being waited for; its pid can be reused
-	 * only after our own thread reaped it, in the turn that also calls child_reaped(). */
-	if (child->state == CHILD_WATCHED || child->state == CHILD_DEAD ||
-	    (child->state == CHILD_REAPING && !child->in->exits))
-		(void)kill(child->pid, SIGKILL); /* living or a zombie: the pid is still its own */
+	if (child_is_running(child))
+		(void)kill(child->pid, SIGKILL); /* it may have died just now: a zombie, no error */
 }

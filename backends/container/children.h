@@ -23,6 +23,7 @@ struct child {
 	struct child *next;
 	int pid;
 	uint8_t state;
+	bool direct; /* waited for while it lives: without death events, or after some were lost */
 	uint32_t holds;	   /* launcher calls in flight that name the pid: not reaped while > 0 */
 	int status;
 	/* Early ones: */
@@ -60,5 +61,7 @@ static inline bool child_is_alive(const struct child *child)
 {
 	return child->state != 0;
 }
+/* Not known to be dead. */
+bool child_is_running(const struct child *child);
 /* SIGKILL; only while watched, hence never to a pid that was reaped. */
 void child_kill(struct child *child);

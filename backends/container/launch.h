@@ -38,18 +38,18 @@ enum launch_op {
 	LAUNCH_SPAWN,	   /* build if LAUNCH_REBUILD is set, then PID 1 */
 	LAUNCH_EXEC,	   /* a program in the sandbox whose PID 1 is `pid`; descriptors 0, 1, 2 */
 	LAUNCH_KILL,	   /* kill everything in leaf, wait until it is empty, remove it */
-	LAUNCH_SWEEP,	   /* after a lost worker: kill what is in the slot's cgroup, drop the slot */
-	LAUNCH_DROP,	   /* the slot's mounts, namespaces and cgroups go */
-	LAUNCH_STAT,	   /* cpu, memory and process count of the slot's cgroup */
+	LAUNCH_SWEEP, /* after a lost worker: kill what is in the slot's cgroup, drop the slot */
+	LAUNCH_DROP,  /* the slot's mounts, namespaces and cgroups go */
+	LAUNCH_STAT,  /* cpu, memory and process count of the slot's cgroup */
 	LAUNCH_OP_COUNT,
 };
 
 enum launch_flag {
-	LAUNCH_REBUILD = 1,	   /* the slot's root is dirty, of another image, or absent */
-	LAUNCH_PRIVATE = 2,	   /* network `private`: the slot's own namespace, made if absent */
-	LAUNCH_LEAF_USED = 4,	   /* the leaf existed: check that nothing is left in it */
+	LAUNCH_REBUILD = 1,   /* the slot's root is dirty, of another image, or absent */
+	LAUNCH_PRIVATE = 2,   /* network `private`: the slot's own namespace, made if absent */
+	LAUNCH_LEAF_USED = 4, /* the leaf existed: check that nothing is left in it */
 	LAUNCH_NETWORK_DISCARD = 8, /* make a new network namespace even if there is one */
-	LAUNCH_REUSED = 16,	   /* reply: the root was not rebuilt */
+	LAUNCH_REUSED = 16,	    /* reply: the root was not rebuilt */
 };
 
 /* Where a request failed. Names: launch_step_name(). */
@@ -92,21 +92,21 @@ enum {
 struct launch_request {
 	uint64_t tag; /* echoed */
 	uint32_t op, flags;
-	uint32_t slot;	   /* number in the vault, unique in the engine */
-	uint32_t image;	   /* K */
-	uint32_t leaf;	   /* L */
-	uint32_t limit_ms; /* for what a child does before its program runs */
-	uint32_t uid_base; /* first host uid and gid of the slot's range of 65,536 */
+	uint32_t slot;		/* number in the vault, unique in the engine */
+	uint32_t image;		/* K */
+	uint32_t leaf;		/* L */
+	uint32_t limit_ms;	/* for what a child does before its program runs */
+	uint32_t uid_base;	/* first host uid and gid of the slot's range of 65,536 */
 	uint32_t processes_max; /* RLIMIT_NPROC of the user namespace; 0: none */
-	int32_t pid;	   /* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
-	uint32_t pids_max; /* 0: none; written where the controller exists */
-	uint64_t memory_bytes;	      /* 0: none; written where the controller exists */
-	uint64_t disk_bytes, inodes; /* of the upper tmpfs */
-	uint32_t argument_count;     /* strings of argv in the payload, each ends with NUL */
-	uint32_t environment_count;  /* strings of env after them */
-	uint32_t payload_bytes;	     /* after this struct in the same packet */
-	uint32_t descriptor_count;   /* by SCM_RIGHTS in the same packet */
-	char user[LAUNCH_USER_BYTES_MAX];	  /* "" = root; "1000", "1000:100" or a name */
+	int32_t pid;		/* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
+	uint32_t pids_max;	/* 0: none; written where the controller exists */
+	uint64_t memory_bytes;	/* 0: none; written where the controller exists */
+	uint64_t disk_bytes, inodes;	  /* of the upper tmpfs */
+	uint32_t argument_count;	  /* strings of argv in the payload, each ends with NUL */
+	uint32_t environment_count;	  /* strings of env after them */
+	uint32_t payload_bytes;		  /* after this struct in the same packet */
+	uint32_t descriptor_count;	  /* by SCM_RIGHTS in the same packet */
+	char user[LAUNCH_USER_BYTES_MAX]; /* "" = root; "1000", "1000:100" or a name */
 	char hostname[LAUNCH_HOSTNAME_BYTES_MAX]; /* LAUNCH_SPAWN */
 	/* payload: argv, env, then the working directory as one more string ("" = home) */
 };

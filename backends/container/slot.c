@@ -16,9 +16,38 @@
 
 #include "engine/base/cleanup.h"
 
+enum { CTIME_SETTLE_NS = 20 * 1000000 }; /* two ticks of the slowest clock, HZ=100 */
+
+/*
+ * Since Linux 6.13 a change after a stat always shows in a newer ctime. Before, ctimes move once per
+ * tick, and a change in the tick that made the baseline would not show: the baseline must be older.
+ */
+static bool ctime_is_fine(int vault_fd, uint32_t number)
+{
+	enum { ROUNDS = 16 };
+	char path[40], below[48];
+	struct statx before, after;
+	bool fine = true;
+
+	(void)snprintf(path, sizeof path, "slots/.ctime-%u", number);
+	if (mkdirat(vault_fd, path, 0700) < 0)
+		return false;
+	for (int i = 0; fine && i < ROUNDS; i++) {
+		(void)snprintf(below, sizeof below, "%s/%d", path, i);
+		fine = statx(vault_fd, path, 0, STATX_CTIME, &before) == 0 &&
+		       mkdirat(vault_fd, below, 0700) == 0 &&
+		       statx(vault_fd, path, 0, STATX_CTIME, &after) == 0 &&
+		       unlinkat(vault_fd, below, AT_REMOVEDIR) == 0 &&
+		       (before.stx_ctime.tv_sec != after.stx_ctime.tv_sec ||
+			before.stx_ctime.tv_nsec != after.stx_ctime.tv_nsec);
+	}
+	return unlinkat(vault_fd, path, AT_REMOVEDIR) == 0 && fine;
+}
+
 int slots_init(struct slots *slots, int vault_fd, uint32_t first, uint32_t count)
 {
 	*slots = (struct slots){ .vault_fd = vault_fd, .count = count };
+	slots->fine_ctime = ctime_is_fine(vault_fd, first);
 	slots->all = calloc(count, sizeof *slots->all);
 	if (!slots->all)
 		return -ENOMEM;
@@ -84,25 +113,24 @@ struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *
 	struct slot *head = &slots->lists[SLOT_CLEAN], *slot = head->next;
 
 	for (int looked = 0; slot != head && looked < LOOK_MAX; looked++, slot = slot->next)
-		if (slot_fits(slot, wish))
+		if (slot_fits(slot, wish) && !wish->fresh_root)
 			break;
 	*ret_rebuild = slot == head || !slot_fits(slot, wish) || wish->fresh_root;
-	if (*ret_rebuild && !wish->fresh_root)
-		slot = NULL;
-	if (!slot || slot == head)
+	if (*ret_rebuild)
 		slot = slot_first(slots, SLOT_DIRTY);
 	if (!slot)
 		slot = slot_first(slots, SLOT_EMPTY);
 	if (!slot && slots->counts[SLOT_CLEAN])
-		slot = slots->lists[SLOT_CLEAN].previous; /* of another image: the coldest */
+		slot = head->previous; /* the coldest, of another image */
 	if (!slot)
 		return NULL;
-	slot->suspect = realtime_ns() - slot->built_ns < SLOT_CTIME_TICKS_NS;
+	slot->suspect = !slots->fine_ctime && realtime_ns() - slot->built_ns < CTIME_SETTLE_NS;
 	slot_move(slots, slot, SLOT_TAKEN);
 	return slot;
 }
 
-void slot_built(struct slot *slot, const struct slot_wish *wish, const struct launch_reply *reply)
+void slot_built(const struct slots *slots, struct slot *slot, const struct slot_wish *wish,
+		const struct launch_reply *reply)
 {
 	slot->image = wish->image;
 	slot->disk_bytes = wish->disk_bytes;
@@ -112,8 +140,7 @@ void slot_built(struct slot *slot, const struct slot_wish *wish, const struct la
 	slot->uses = 0;
 	slot->leaves_made |= 1;
 	slot->built_ns = realtime_ns();
-	/* A change in the tick that made the baseline would not show where ctimes are coarse. */
-	slot->suspect = true;
+	slot->suspect = !slots->fine_ctime;
 }
 
 bool slot_untouched(const struct slots *slots, const struct slot *slot)

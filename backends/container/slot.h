@@ -15,7 +15,7 @@
 
 enum slot_state { SLOT_EMPTY, SLOT_CLEAN, SLOT_TAKEN, SLOT_DIRTY, SLOT_REBUILDING, SLOT_STATES };
 
-enum { LEAVES_MAX = 64, SLOT_CTIME_TICKS_NS = 20 * 1000000 };
+enum { LEAVES_MAX = 64 };
 
 struct slot {
 	struct slot *next, *previous; /* in the list of its state */
@@ -44,6 +44,7 @@ struct slots {
 	struct slot lists[SLOT_STATES]; /* heads of rings */
 	uint32_t count, counts[SLOT_STATES];
 	uint32_t uses_max;
+	bool fine_ctime; /* see slot.c */
 	int vault_fd; /* O_PATH of the vault's root; borrowed */
 };
 
@@ -53,7 +54,8 @@ void slots_done(struct slots *slots);
 /* A slot for this wish, TAKEN; *ret_rebuild: its root must be (re)made. NULL: none is free. */
 struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *ret_rebuild);
 /* The reply of a build: the slot has a root for `wish` from now on. */
-void slot_built(struct slot *slot, const struct slot_wish *wish, const struct launch_reply *reply);
+void slot_built(const struct slots *slots, struct slot *slot, const struct slot_wish *wish,
+		const struct launch_reply *reply);
 /*
  * Nothing runs in it any more. It becomes clean if its root is provably untouched, else dirty;
  * returns whether it is clean.

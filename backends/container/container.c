@@ -1,0 +1,370 @@
+/*
+ * Boxes of the container backend: one table of steps, walked down to create and up to destroy.
+ * Called by the engine through the class at the end. A box holds a slot from its first step to its
+ * last; its PID 1 is reaped before the slot is given back, and no launcher request that names the
+ * pid is in flight when it is reaped.
+ */
+#include "backends/container/container.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/guard.h"
+#include "engine/base/cleanup.h"
+
+static struct container *container_of_flow(struct flow *f)
+{
+	return container_of(f, struct container, box.flow);
+}
+
+static struct containers *containers_of_flow(struct flow *f)
+{
+	return containers_of(container_of_flow(f)->box.backend);
+}
+
+void slot_request(const struct containers *c, const struct slot *slot, enum launch_op op,
+		  struct launch_request *ret)
+{
+	*ret = (struct launch_request){
+		.op = op,
+		.slot = slot->number,
+		.limit_ms = SPAWN_LIMIT_MS,
+		.uid_base = node_uid_base(c->options.node, slot->number),
+		.processes_max = c->options.processes_max,
+	};
+}
+
+static struct slot_wish box_wish(const struct containers *c, const struct box_spec *spec)
+{
+	return (struct slot_wish){
+		.image = spec->image,
+		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : c->options.disk_bytes,
+		.inodes = spec->inodes ? spec->inodes : c->options.inodes,
+		.fresh_root = spec->fresh_root,
+	};
+}
+
+/* ---- step "slot" ---- */
+
+static int take_slot(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+	struct containers *c = containers_of_flow(f);
+	struct slot_wish wish = box_wish(c, &box->box.spec);
+
+	box->slot = slot_take(&c->slots, &wish, &box->rebuild);
+	if (!box->slot) {
+		/* All are being prepared: take one whose preparation waits in the queue. */
+		struct slot *slot = slot_first(&c->slots, SLOT_REBUILDING);
+
+		if (!slot || !prepare_withdraw(c, slot))
+			return -EAGAIN;
+		box->slot = slot;
+		box->rebuild = true;
+		slot_move(&c->slots, slot, SLOT_TAKEN);
+	}
+	return FLOW_NEXT;
+}
+
+static int give_slot(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+	struct containers *c = containers_of_flow(f);
+
+	if (!box->slot)
+		return FLOW_NEXT;
+	if (!slot_give(&c->slots, box->slot))
+		prepare_slots(c);
+	box->slot = NULL;
+	return FLOW_NEXT;
+}
+
+/* ---- step "network": what the guard lets this cgroup do; only when it changes ---- */
+
+static int set_network(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+	struct containers *c = containers_of_flow(f);
+	struct slot *slot = box->slot;
+	int r;
+
+	if (!c->guard || slot->is_private == box->box.spec.is_private || !slot->cgroup_id)
+		return FLOW_NEXT;
+	r = guard_network_set(c->guard, slot->cgroup_id, box->box.spec.is_private);
+	if (r < 0 && r != -EOPNOTSUPP)
+		return r;
+	slot->is_private = box->box.spec.is_private;
+	return FLOW_NEXT;
+}
+
+/* ---- step "spawn" ---- */
+
+static void init_ended(struct child *child, int status);
+
+static void spawn_replied(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container *box = container_of(call, struct container, call);
+	struct containers *c = containers_of(box->box.backend);
+	struct slot_wish wish = box_wish(c, &box->box.spec);
+
+	if (!reply) {
+		box->lost = true;
+		flow_resume(&box->box.flow, 0);
+		return;
+	}
+	if (reply->cgroup_id)
+		box->slot->cgroup_id = reply->cgroup_id;
+	if (box->rebuild && !(reply->flags & LAUNCH_REUSED) && reply->baseline.ctime_ns)
+		slot_built(&c->slots, box->slot, &wish, reply);
+	box->up = reply->error == 0;
+	box->spawn_error = -reply->error;
+	if (reply->error) {
+		box->box.failed_step = launch_step_name(reply->step);
+		box->slot->suspect = true;
+	}
+	if (reply->pid > 0) {
+		box->init.ended = init_ended;
+		child_watch(&c->children, &box->init, reply->pid, call->sequence);
+	}
+	if (!child_is_alive(&box->init)) {
+		flow_resume(&box->box.flow, reply->error ? -reply->error : -ECHILD);
+	} else if (reply->error) {
+		/* The child that failed is reaped before the step has failed. */
+		box->killing = true;
+		child_kill(&box->init);
+	} else {
+		flow_resume(&box->box.flow, 0);
+	}
+}
+
+static void swept(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container *box = container_of(call, struct container, call);
+	struct slot *slot = box->slot;
+
+	if (!reply) {
+		flow_resume(&box->box.flow, 0); /* lost again: ask the next worker */
+		return;
+	}
+	slot->leaves_made = 0;
+	slot->cgroup_id = 0;
+	slot->has_network = slot->is_private = false;
+	slot->suspect = true;
+	box->lost = false;
+	flow_resume(&box->box.flow, reply->error ? -reply->error : -EPIPE);
+}
+
+static int ask_spawn(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+	struct containers *c = containers_of_flow(f);
+	const struct box_spec *spec = &box->box.spec;
+	struct launch_request *request = &box->call.request;
+	struct slot_wish wish = box_wish(c, spec);
+
+	slot_request(c, box->slot, box->lost ? LAUNCH_SWEEP : LAUNCH_SPAWN, request);
+	box->call.class = TEAM_START;
+	box->call.done = box->lost ? swept : spawn_replied;
+	if (box->lost)
+		box->box.failed_step = "worker";
+	request->image = spec->image;
+	request->disk_bytes = wish.disk_bytes;
+	request->inodes = wish.inodes;
+	request->memory_bytes = spec->memory_bytes;
+	request->pids_max = spec->pids_max;
+	if (box->rebuild)
+		request->flags |= LAUNCH_REBUILD;
+	if (spec->is_private) {
+		request->flags |= LAUNCH_PRIVATE;
+		box->slot->has_network = true;
+	}
+	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",
+		      sizeof request->hostname - 1);
+	team_call(&c->team, &box->call);
+	return FLOW_WAIT;
+}
+
+static int got_spawn(struct flow *f, int res)
+{
+	struct container *box = container_of_flow(f);
+	struct containers *c = containers_of_flow(f);
+
+	if (box->lost)
+		return FLOW_AGAIN;
+	if (res < 0)
+		return res;
+	box->box.reused = !box->rebuild;
+	c->built++;
+	c->reused += box->box.reused;
+	return FLOW_NEXT;
+}
+
+/* PID 1 was reaped: unasked, or because the box unwinds, or after a spawn that failed. */
+static void init_ended(struct child *child, int status)
+{
+	struct container *box = container_of(child, struct container, init);
+
+	if (box->killing) {
+		box->killing = false;
+		flow_resume(&box->box.flow, box->spawn_error);
+		return;
+	}
+	if (box->box.flow.direction == 0 && box->up)
+		box->box.died(&box->box, status);
+}
+
+static int kill_init(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+
+	if (!child_is_alive(&box->init))
+		return FLOW_NEXT;
+	box->killing = true;
+	child_kill(&box->init);
+	return FLOW_WAIT;
+}
+
+static const struct flow_step container_steps[] = {
+	/* name      start        finish     undo       limit_ms */
+	{ "slot",    take_slot,   NULL,      give_slot, 0 },
+	{ "spawn",   ask_spawn,   got_spawn, kill_init, 0 },
+	{ "network", set_network, NULL,      NULL,      0 },
+};
+
+/* ---- the class ---- */
+
+static void container_done(struct flow *f, int error)
+{
+	struct container *box = container_of_flow(f);
+
+	if (error) {
+		if (!box->box.failed_step)
+			box->box.failed_step = f->failed_step ? f->failed_step : "cancel";
+		box->box.built(&box->box, error);
+	} else if (f->at) {
+		box->box.built(&box->box, 0);
+	} else {
+		box->box.gone(&box->box);
+	}
+}
+
+/* A launcher request cannot be taken back: the step ends by itself, within the launcher's limit. */
+static void container_cancel(struct flow *f)
+{
+	(void)f;
+}
+
+static struct box *container_box_new(struct backend *b)
+{
+	struct container *box = pool_take(&containers_of(b)->boxes);
+
+	if (!box)
+		return NULL;
+	box->box.backend = b;
+	return &box->box;
+}
+
+static void container_box_free(struct box *box)
+{
+	pool_put(&containers_of(box->backend)->boxes, container_of_box(box));
+}
+
+static void container_build(struct box *box)
+{
+	struct containers *c = containers_of(box->backend);
+
+	flow_init(&box->flow, c->options.host, "container", container_steps,
+		  sizeof container_steps / sizeof container_steps[0]);
+	box->flow.done = container_done;
+	box->flow.cancel = container_cancel;
+	flow_build(&box->flow);
+}
+
+static void container_unwind(struct box *box)
+{
+	flow_unwind(&box->flow);
+}
+
+static void usage_replied(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container *box = container_of(call, struct container, usage_call);
+	struct box_usage *usage = box->usage;
+
+	box->usage = NULL;
+	child_release(&box->init);
+	if (!reply || reply->error) {
+		usage->done(usage, reply ? -reply->error : -EPIPE);
+		return;
+	}
+	usage->cpu_us = reply->cpu_us;
+	usage->memory_bytes = reply->memory_bytes;
+	usage->memory_peak_bytes = reply->memory_peak_bytes;
+	usage->disk_bytes = reply->disk_bytes;
+	usage->inodes = reply->inodes;
+	usage->processes = reply->processes;
+	usage->done(usage, 0);
+}
+
+static int container_usage(struct box *box, struct box_usage *usage)
+{
+	struct container *container = container_of_box(box);
+	struct containers *c = containers_of(box->backend);
+
+	if (container->usage || !child_is_alive(&container->init))
+		return -EBUSY;
+	container->usage = usage;
+	child_hold(&container->init); /* the box cannot go while the request is in flight */
+	slot_request(c, container->slot, LAUNCH_STAT, &container->usage_call.request);
+	container->usage_call.class = TEAM_START;
+	container->usage_call.done = usage_replied;
+	team_call(&c->team, &container->usage_call);
+	return 0;
+}
+
+static void container_launcher_add(struct backend *b, int channel_fd)
+{
+	team_add(&containers_of(b)->team, channel_fd);
+}
+
+static void container_gauges(const struct backend *b, struct backend_gauges *ret)
+{
+	const struct containers *c = container_of(b, const struct containers, backend);
+	const uint32_t *counts = c->slots.counts;
+
+	*ret = (struct backend_gauges){
+		.slots_made = c->slots.count - counts[SLOT_EMPTY],
+		.slots_clean = counts[SLOT_CLEAN],
+		.slots_rebuilding = counts[SLOT_REBUILDING] + counts[SLOT_DIRTY],
+		.launchers = team_workers(&c->team),
+		.launchers_lost = c->team.lost,
+		.built = c->built,
+		.reused = c->reused,
+		.strays = c->children.strays,
+	};
+}
+
+static void container_drain(struct backend *b, void (*empty)(void *owner))
+{
+	struct containers *c = containers_of(b);
+
+	c->drained = empty;
+	prepare_drain(c);
+}
+
+const struct backend_class container_class = {
+	.name = "container",
+	.box_new = container_box_new,
+	.box_free = container_box_free,
+	.box_build = container_build,
+	.box_unwind = container_unwind,
+	.run_new = container_run_new,
+	.run_free = container_run_free,
+	.run_start = container_run_start,
+	.run_kill = container_run_kill,
+	.box_usage = container_usage,
+	.launcher_add = container_launcher_add,
+	.image_attach = container_image_attach,
+	.gauges = container_gauges,
+	.drain = container_drain,
+	.close = container_close,
+};

@@ -1,0 +1,93 @@
+/*
+ * The container backend of one shard: what its files share. Boxes are built by the flow in
+ * container.c, runs by run.c, slots are prepared by prepare.c.
+ */
+#pragma once
+
+#include "backends/backend.h"
+#include "backends/container/children.h"
+#include "backends/container/slot.h"
+#include "backends/container/team.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/pool.h"
+
+enum { SPAWN_LIMIT_MS = 2000, RUN_START_LIMIT_MS = 2000, KILL_LIMIT_MS = 2000 };
+
+struct containers {
+	struct backend backend;
+	struct backend_options options;
+	struct guard *guard;
+	struct guard_exits *exits;
+	struct children children;
+	struct team team;
+	struct slots slots;
+	struct pool boxes, runs, preparations;
+	uint64_t built, reused;
+	void (*drained)(void *owner);
+};
+
+struct container {
+	struct box box;
+	struct launch_call call;
+	struct child init; /* PID 1 */
+	struct slot *slot;
+	bool rebuild, lost, killing, up;
+	int spawn_error;
+	uint64_t leaves_busy; /* bit per leaf with a run */
+	struct launch_call usage_call;
+	struct box_usage *usage;
+};
+
+struct container_run {
+	struct run run;
+	struct launch_call call, kill_call;
+	struct child main;
+	const struct run_spec *spec;
+	uint32_t leaf;
+	bool lost, kill_wanted, ended;
+	int status;
+};
+
+/* A slot being prepared: see prepare.c. */
+struct preparation {
+	struct launch_call call;
+	struct containers *in;
+	struct slot *slot;
+};
+
+/* Where `struct backend_node` keeps what shards need; see node.c. */
+int node_vault_fd(const struct backend_node *node);
+struct guard *node_guard(const struct backend_node *node);
+uint32_t node_slots_per_shard(const struct backend_node *node);
+uint32_t node_uid_base(const struct backend_node *node, uint32_t slot);
+
+static inline struct containers *containers_of(struct backend *b)
+{
+	return container_of(b, struct containers, backend);
+}
+
+static inline struct container *container_of_box(struct box *box)
+{
+	return container_of(box, struct container, box);
+}
+
+/* What every request about a slot says. */
+void slot_request(const struct containers *c, const struct slot *slot, enum launch_op op,
+		  struct launch_request *ret);
+
+/* prepare.c: make dirty slots clean again and give everything back at the end. */
+void prepare_slots(struct containers *c);
+void prepare_drain(struct containers *c);
+/* A slot whose preparation had not begun may be taken at once. */
+bool prepare_withdraw(struct containers *c, struct slot *slot);
+
+/* open.c */
+int container_image_attach(struct backend *b, uint32_t image, int mount_fd, void *owner,
+			   void (*ready)(void *owner, int error));
+void container_close(struct backend *b);
+
+/* run.c */
+struct run *container_run_new(struct box *box);
+void container_run_free(struct run *run);
+int container_run_start(struct run *run, const struct run_spec *spec);
+void container_run_kill(struct run *run);

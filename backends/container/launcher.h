@@ -1,0 +1,24 @@
+/* Starting a launcher worker. */
+#pragma once
+
+#include <sys/types.h>
+
+struct vault;
+
+struct launcher_options {
+	int program_fd; /* dsec-launcher, opened for reading or with O_PATH */
+	const struct vault *vault;
+	int cgroup_fd; /* the shard's */
+	int init_fd;   /* of init_open() */
+	int proc_fd;   /* the host's /proc */
+	unsigned shard;
+	const char *fault; /* for the launcher that knows faults, in tests; else NULL */
+};
+
+/*
+ * A child of the caller's process that serves ret_channel and ends when that is closed or the
+ * calling thread ends. It signals the process's SIGCHLD, and so do the sandboxes it makes, which
+ * become children of the caller's process. All descriptors stay the caller's. Blocks until the
+ * program runs: for the control thread.
+ */
+int launcher_start(const struct launcher_options *options, int *ret_channel, pid_t *ret_pid);

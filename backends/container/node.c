@@ -1,0 +1,196 @@
+/*
+ * The node's part of the container backend: the vault, PID 1's program, the workers' program and the
+ * shards' cgroups. Called from the engine's control thread, which may block.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "backends/container/container.h"
+#include "backends/container/launcher.h"
+#include "backends/container/vault.h"
+#include "engine/base/cleanup.h"
+
+struct backend_node {
+	struct backend_node_options options;
+	struct vault vault;
+	int program_fd, init_fd, proc_fd;
+	int *shard_cgroup_fds;
+	struct guard *guard;
+};
+
+int backend_node_open(const struct backend_node_options *options, struct backend_node **ret)
+{
+	struct backend_node *node = calloc(1, sizeof *node);
+	int r;
+
+	if (!node)
+		return -ENOMEM;
+	node->options = *options;
+	node->vault = (struct vault){ -1, -1, -1 };
+	node->program_fd = node->init_fd = node->proc_fd = -1;
+	node->shard_cgroup_fds = calloc(options->shards, sizeof *node->shard_cgroup_fds);
+	for (uint32_t i = 0; node->shard_cgroup_fds && i < options->shards; i++)
+		node->shard_cgroup_fds[i] = -1;
+	r = node->shard_cgroup_fds ? 0 : -ENOMEM;
+	if (r >= 0) {
+		node->program_fd = open(options->launcher_path, O_RDONLY | O_CLOEXEC);
+		node->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (node->program_fd < 0 || node->proc_fd < 0)
+			r = -errno;
+	}
+	if (r >= 0)
+		r = init_open(&node->init_fd);
+	if (r >= 0)
+		r = vault_open(&node->vault);
+	if (r < 0) {
+		backend_node_close(node);
+		return r;
+	}
+	*ret = node;
+	return 0;
+}
+
+void backend_node_guard(struct backend_node *node, struct guard *guard)
+{
+	node->guard = guard;
+}
+
+/* The shards' cgroups are empty when every slot was given back. */
+void backend_node_close(struct backend_node *node)
+{
+	char name[16];
+
+	if (!node)
+		return;
+	for (uint32_t i = 0; node->shard_cgroup_fds && i < node->options.shards; i++) {
+		if (node->shard_cgroup_fds[i] < 0)
+			continue;
+		cleanup_close(&node->shard_cgroup_fds[i]);
+		(void)snprintf(name, sizeof name, "s%u", i);
+		/* Not empty: the keeper reports what is left below the root. */
+		(void)unlinkat(node->options.cgroup_fd, name, AT_REMOVEDIR);
+	}
+	vault_close(&node->vault);
+	cleanup_close(&node->program_fd);
+	cleanup_close(&node->init_fd);
+	cleanup_close(&node->proc_fd);
+	free(node->shard_cgroup_fds);
+	free(node);
+}
+
+/* Controllers of the instance's root go down to the slots, never to leaves. */
+static void controllers_pass_down(int root_fd, int shard_fd)
+{
+	char names[256], word[64];
+	auto_close int from = openat(root_fd, "cgroup.subtree_control", O_RDONLY | O_CLOEXEC);
+	auto_close int to = openat(shard_fd, "cgroup.subtree_control", O_WRONLY | O_CLOEXEC);
+	ssize_t n = from < 0 ? -1 : read(from, names, sizeof names - 1);
+	char *rest = NULL;
+
+	if (n <= 0 || to < 0)
+		return;
+	names[n] = 0;
+	for (char *name = strtok_r(names, " \n", &rest); name; name = strtok_r(NULL, " \n", &rest)) {
+		int bytes = snprintf(word, sizeof word, "+%s", name);
+
+		/* One that cannot be passed on shows as a limit that is not enforced. */
+		if (bytes < (int)sizeof word)
+			(void)!write(to, word, (size_t)bytes);
+	}
+}
+
+int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd, uint64_t *ret_id)
+{
+	int *fd = &node->shard_cgroup_fds[shard];
+	struct stat st;
+	char name[16];
+
+	(void)snprintf(name, sizeof name, "s%u", shard);
+	if (*fd < 0) {
+		if (mkdirat(node->options.cgroup_fd, name, 0755) < 0 && errno != EEXIST)
+			return -errno;
+		*fd = openat(node->options.cgroup_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (*fd < 0)
+			return -errno;
+		controllers_pass_down(node->options.cgroup_fd, *fd);
+	}
+	if (fstat(*fd, &st) < 0)
+		return -errno;
+	*ret_fd = *fd;
+	*ret_id = st.st_ino;
+	return 0;
+}
+
+int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_fd, pid_t *ret_pid)
+{
+	struct launcher_options options = {
+		.program_fd = node->program_fd,
+		.vault = &node->vault,
+		.cgroup_fd = node->shard_cgroup_fds[shard],
+		.init_fd = node->init_fd,
+		.proc_fd = node->proc_fd,
+		.shard = shard,
+	};
+
+	return launcher_start(&options, ret_fd, ret_pid);
+}
+
+/* Straight from the file, without a loop device: Linux 6.12. */
+static int erofs_mount(const char *path, bool direct)
+{
+	auto_close int context = fsopen("erofs", FSOPEN_CLOEXEC);
+	int mount;
+
+	if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
+	    fsconfig(context, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0 ||
+	    (direct && fsconfig(context, FSCONFIG_SET_FLAG, "directio", NULL, 0) < 0) ||
+	    fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return -errno;
+	mount = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOATIME);
+	return mount < 0 ? -errno : mount;
+}
+
+int backend_image_mount(const char *path, int *ret_mount_fd)
+{
+	int mount;
+
+	if (access(path, R_OK) < 0)
+		return -errno;
+	/* Direct reads keep the data in memory once; file systems without them refuse the flag. */
+	mount = erofs_mount(path, true);
+	if (mount < 0)
+		mount = erofs_mount(path, false);
+	if (mount < 0)
+		return mount;
+	*ret_mount_fd = mount;
+	return 0;
+}
+
+/* ---- for the shards ---- */
+
+int node_vault_fd(const struct backend_node *node)
+{
+	return node->vault.root_fd;
+}
+
+struct guard *node_guard(const struct backend_node *node)
+{
+	return node->guard;
+}
+
+uint32_t node_slots_per_shard(const struct backend_node *node)
+{
+	return node->options.slots_per_shard;
+}
+
+uint32_t node_uid_base(const struct backend_node *node, uint32_t slot)
+{
+	return node->options.uid_first + slot * 65536u;
+}

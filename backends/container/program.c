@@ -1,0 +1,192 @@
+/*
+ * A program in a running sandbox, entered from outside. Called by the worker's loop; the child's
+ * part runs in the worker's memory until execve and makes system calls only. Must hold: the order.
+ * The worker borrows the sandbox's pid namespace for one clone; the child is in its own leaf from
+ * birth, joins the namespaces while it still has the host's rights, then the user namespace, and
+ * from there on nothing it does is done with more rights than the sandbox's.
+ */
+#include "backends/container/worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+
+#include "backends/container/credentials.h"
+#include "backends/container/kernel.h"
+#include "backends/container/spawn.h"
+
+enum { FD_SANDBOX, FD_INPUT, FD_OUTPUT, FD_ERROR }; /* of child.fds */
+
+#define TRY(step, call)	      LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
+#define CHILD_TRY(step, call) LAUNCH_TRY(&child->attempt, LAUNCH_STEP_##step, call)
+
+#define PATH_STANDARD "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+static long namespaces_join(struct child *child)
+{
+	const int types = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET |
+			  CLONE_NEWCGROUP;
+
+	return CHILD_TRY(NAMESPACES,
+			 kernel_setns(child->fds[FD_SANDBOX], types, child->worker->secret));
+}
+
+static long stdio_put(struct child *child)
+{
+	long r = 0;
+
+	/* Input may be left out: 0 is /dev/null. The sources lie above 2. */
+	if (child->fds[FD_INPUT] >= 0)
+		r = CHILD_TRY(STDIO, kernel_dup3(child->fds[FD_INPUT], 0, 0));
+	if (r >= 0)
+		r = CHILD_TRY(STDIO, kernel_dup3(child->fds[FD_OUTPUT], 1, 0));
+	if (r >= 0)
+		r = CHILD_TRY(STDIO, kernel_dup3(child->fds[FD_ERROR], 2, 0));
+	return r < 0 ? r : CHILD_TRY(SESSION, KERNEL_CALL(SYS_setsid, 0));
+}
+
+static long folder_enter(struct child *child, const char *home)
+{
+	const char *cwd = child->worker->order.cwd;
+	long r = CHILD_TRY(CWD, kernel_chdir(*cwd ? cwd : home));
+
+	/* Nobody asked for this one: where it is missing or closed, the root will do. */
+	if (r < 0 && *cwd == 0)
+		r = CHILD_TRY(CWD, kernel_chdir("/"));
+	return r;
+}
+
+static const char *path_find(char *const *envp)
+{
+	for (; *envp; envp++)
+		if (strncmp(*envp, "PATH=", 5) == 0)
+			return *envp + 5;
+	return PATH_STANDARD;
+}
+
+/* "folder/name" into text; an empty folder is the working directory. False: it does not fit. */
+static bool candidate_write(char *text, const char *folder, size_t folder_bytes, const char *name)
+{
+	const size_t name_bytes = strlen(name) + 1;
+
+	if (folder_bytes + 1 + name_bytes > STACK_TEXT_BYTES)
+		return false;
+	memcpy(text, folder, folder_bytes);
+	if (folder_bytes)
+		text[folder_bytes++] = '/';
+	memcpy(text + folder_bytes, name, name_bytes);
+	return true;
+}
+
+static long program_run(struct child *child, const char *path)
+{
+	const struct order *o = &child->worker->order;
+
+	return CHILD_TRY(ARGV0, KERNEL_CALL(SYS_execve, (long)path, (long)o->argv, (long)o->envp));
+}
+
+/* As execvp() searches: what is missing is passed over, what is forbidden is remembered. */
+static long program_search(struct child *child)
+{
+	const struct order *o = &child->worker->order;
+	const char *folder = path_find(o->envp);
+	long result = -ENOENT;
+
+	for (;;) {
+		const char *end = strchrnul(folder, ':');
+		long r = -ENAMETOOLONG;
+
+		if (candidate_write(child->text, folder, (size_t)(end - folder), o->argv[0]))
+			r = program_run(child, child->text);
+		if (r == -EACCES)
+			result = r;
+		else if (r != -ENOENT && r != -ENOTDIR && r != -ENAMETOOLONG)
+			return r;
+		if (*end == 0)
+			return result;
+		folder = end + 1;
+	}
+}
+
+static long program_child(struct child *child)
+{
+	const char *home = "/";
+	long r = namespaces_join(child);
+
+	if (r >= 0)
+		r = stdio_put(child);
+	if (r >= 0)
+		r = CHILD_TRY(NAMESPACES, kernel_setns(child->fds[FD_SANDBOX], CLONE_NEWUSER,
+						       child->worker->secret));
+	if (r >= 0)
+		r = credentials_root(child);
+	if (r >= 0)
+		r = credentials_user(child, &home);
+	if (r >= 0)
+		r = folder_enter(child, home);
+	if (r >= 0)
+		r = CHILD_TRY(STDIO, kernel_close_range(3, ~0u, 0));
+	if (r < 0)
+		return r;
+	if (strchr(child->worker->order.argv[0], '/'))
+		return program_run(child, child->worker->order.argv[0]);
+	return program_search(child);
+}
+
+/* A pid namespace whose PID 1 is gone gives no more pids, and says that there is no memory. */
+static bool sandbox_is_gone(int pidfd)
+{
+	struct pollfd dead = { .fd = pidfd, .events = POLLIN };
+
+	return KERNEL_CALL(SYS_poll, (long)&dead, 1, 0) > 0;
+}
+
+/* The worker borrows the sandbox's pid namespace for its next child. */
+static long program_clone(struct worker *w, struct spawn *spawn)
+{
+	const int sandbox = spawn->child.fds[FD_SANDBOX];
+	long back, r = TRY(NAMESPACES, kernel_setns(sandbox, CLONE_NEWPID, w->secret));
+
+	if (r < 0)
+		return r;
+	r = child_spawn(w, spawn);
+	back = kernel_setns(w->own_pid_fd, CLONE_NEWPID, w->secret);
+	if (back < 0)
+		worker_die("cannot return to its pid namespace", back);
+	if (r == -ENOMEM && spawn->pid == 0 && sandbox_is_gone(sandbox))
+		r = -ESRCH;
+	return r;
+}
+
+static long program_spawn(struct worker *w, int sandbox, int leaf)
+{
+	const struct order *o = &w->order;
+	const int *fds = o->descriptors;
+	const bool has_input = o->descriptor_count == 3;
+	struct spawn spawn = {
+		.flags = CLONE_PARENT | CLONE_INTO_CGROUP,
+		.cgroup_fd = leaf,
+		.run = program_child,
+		.child.fds = { sandbox, has_input ? fds[0] : -1, fds[has_input],
+			       fds[has_input + 1] },
+		.limit_ms = o->request.limit_ms,
+	};
+	long r = program_clone(w, &spawn);
+
+	w->order.reply.pid = spawn.pid;
+	return r;
+}
+
+long program_exec(struct worker *w)
+{
+	long r, sandbox = TRY(NAMESPACES, kernel_pidfd_open(w->order.request.pid));
+	long leaf = sandbox < 0 ? sandbox : cgroup_leaf_open(w);
+
+	r = leaf < 0 ? leaf : program_spawn(w, (int)sandbox, (int)leaf);
+	if (leaf >= 0)
+		(void)kernel_close((int)leaf); /* the child is in it */
+	if (sandbox >= 0)
+		(void)kernel_close((int)sandbox); /* the worker keeps nothing of a sandbox */
+	return r;
+}

@@ -1,0 +1,221 @@
+/*
+ * Runs of the container backend: programs that enter a box from outside. Called by the engine
+ * through the class. A run has a leaf cgroup of its own while it lives; its main process is a child
+ * of the engine and is reaped before PID 1. What it leaves running stays in the leaf, so a leaf is
+ * used again only when a worker found it empty.
+ */
+#include "backends/container/container.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+
+static struct container_run *container_run_of(struct run *run)
+{
+	return container_of(run, struct container_run, run);
+}
+
+struct run *container_run_new(struct box *box)
+{
+	struct containers *c = containers_of(box->backend);
+	struct container_run *run = pool_take(&c->runs);
+
+	if (!run)
+		return NULL;
+	run->run.box = box;
+	return &run->run;
+}
+
+void container_run_free(struct run *run)
+{
+	pool_put(&containers_of(run->box->backend)->runs, container_run_of(run));
+}
+
+static void leaf_put(struct container_run *run)
+{
+	container_of_box(run->run.box)->leaves_busy &= ~(1ull << run->leaf);
+}
+
+/* The run is over when its main process was reaped and no request about it is in flight. */
+static void run_settle(struct container_run *run)
+{
+	if (!run->ended || run->kill_wanted)
+		return;
+	leaf_put(run);
+	run->run.ended(&run->run, run->status);
+}
+
+static void kill_replied(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container_run *run = container_of(call, struct container_run, kill_call);
+	struct container *box = container_of_box(run->run.box);
+	struct containers *c = containers_of(run->run.box->backend);
+
+	child_release(&box->init);
+	if ((!reply || (reply->error && reply->error != ENOENT)) && child_is_running(&box->init)) {
+		/* Not empty yet (a zombie of ours, a slow death), or the worker was lost. */
+		child_hold(&box->init);
+		team_call(&c->team, &run->kill_call);
+		return;
+	}
+	box->slot->leaves_made &= ~(1ull << run->leaf);
+	run->kill_wanted = false;
+	run_settle(run);
+}
+
+void container_run_kill(struct run *base)
+{
+	struct container_run *run = container_run_of(base);
+	struct container *box = container_of_box(base->box);
+	struct containers *c = containers_of(base->box->backend);
+
+	if (run->kill_wanted)
+		return;
+	run->kill_wanted = true;
+	child_hold(&box->init);
+	slot_request(c, box->slot, LAUNCH_KILL, &run->kill_call.request);
+	run->kill_call.request.leaf = run->leaf;
+	run->kill_call.request.limit_ms = KILL_LIMIT_MS;
+	run->kill_call.class = TEAM_END;
+	run->kill_call.done = kill_replied;
+	team_call(&c->team, &run->kill_call);
+}
+
+static void main_ended(struct child *child, int status)
+{
+	struct container_run *run = container_of(child, struct container_run, main);
+
+	run->ended = true;
+	run->status = status;
+	run_settle(run);
+}
+
+static void leaf_ask(struct container_run *run);
+
+static void start_failed(struct container_run *run, int error)
+{
+	leaf_put(run);
+	run->run.started(&run->run, error);
+}
+
+static void failed_child_ended(struct child *child, int status)
+{
+	struct container_run *run = container_of(child, struct container_run, main);
+
+	(void)status; /* it failed before its program; run->status holds why */
+	start_failed(run, run->status);
+}
+
+static bool step_is_guests(uint32_t step)
+{
+	return step == LAUNCH_STEP_ARGV0 || step == LAUNCH_STEP_CWD || step == LAUNCH_STEP_USER;
+}
+
+static void start_replied(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container_run *run = container_of(call, struct container_run, call);
+	struct container *box = container_of_box(run->run.box);
+	struct containers *c = containers_of(run->run.box->backend);
+
+	child_release(&box->init);
+	if (!reply) {
+		/* It may run without anybody knowing: the leaf is emptied, its death is a stray's. */
+		run->run.failed_step = "worker";
+		run->lost = true;
+		leaf_ask(run);
+		return;
+	}
+	if (reply->error == EBUSY && reply->leaf_left && !reply->pid) {
+		leaf_put(run);
+		run->leaf++; /* that one holds what an earlier exec left running */
+		leaf_ask(run);
+		return;
+	}
+	box->slot->leaves_made |= 1ull << run->leaf;
+	if (reply->error) {
+		run->run.failed_step = launch_step_name(reply->step);
+		run->run.program_failed = step_is_guests(reply->step);
+		run->status = -reply->error;
+		if (!reply->pid) {
+			start_failed(run, -reply->error);
+			return;
+		}
+		run->main.ended = failed_child_ended;
+		child_watch(&c->children, &run->main, reply->pid, call->sequence);
+		child_kill(&run->main);
+		return;
+	}
+	run->run.pid = reply->pid;
+	run->main.ended = main_ended;
+	run->run.started(&run->run, 0);
+	child_watch(&c->children, &run->main, reply->pid, call->sequence);
+}
+
+static void lost_emptied(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container_run *run = container_of(call, struct container_run, call);
+	struct container *box = container_of_box(run->run.box);
+
+	child_release(&box->init);
+	if ((!reply || (reply->error && reply->error != ENOENT)) && child_is_running(&box->init)) {
+		leaf_ask(run);
+		return;
+	}
+	box->slot->leaves_made &= ~(1ull << run->leaf);
+	start_failed(run, -EPIPE);
+}
+
+/* Find a leaf that no run of ours holds, from run->leaf on, and ask for the program in it. */
+static void leaf_ask(struct container_run *run)
+{
+	struct container *box = container_of_box(run->run.box);
+	struct containers *c = containers_of(run->run.box->backend);
+	const struct run_spec *spec = run->spec;
+	struct launch_request *request = &run->call.request;
+
+	slot_request(c, box->slot, run->lost ? LAUNCH_KILL : LAUNCH_EXEC, request);
+	run->call.done = run->lost ? lost_emptied : start_replied;
+	run->call.class = run->lost ? TEAM_END : TEAM_START;
+	if (!run->lost) {
+		while (run->leaf < LEAVES_MAX && (box->leaves_busy & 1ull << run->leaf))
+			run->leaf++;
+		if (run->leaf == LEAVES_MAX) {
+			run->run.failed_step = "leaf";
+			run->run.started(&run->run, -EAGAIN);
+			return;
+		}
+		box->leaves_busy |= 1ull << run->leaf;
+		if (box->slot->leaves_made & 1ull << run->leaf)
+			request->flags |= LAUNCH_LEAF_USED;
+		request->pid = box->init.pid;
+		request->argument_count = spec->argument_count;
+		request->environment_count = spec->environment_count;
+		request->payload_bytes = spec->string_bytes;
+		request->descriptor_count = spec->stdin_fd < 0 ? 2 : 3;
+		(void)strncpy(request->user, spec->user ? spec->user : "",
+			      sizeof request->user - 1);
+		int *fds = run->call.fds;
+
+		if (spec->stdin_fd >= 0)
+			*fds++ = spec->stdin_fd;
+		fds[0] = spec->stdout_fd;
+		fds[1] = spec->stderr_fd;
+		run->call.payload = spec->strings;
+	}
+	request->leaf = run->leaf;
+	child_hold(&box->init);
+	team_call(&c->team, &run->call);
+}
+
+int container_run_start(struct run *base, const struct run_spec *spec)
+{
+	struct container_run *run = container_run_of(base);
+	struct container *box = container_of_box(base->box);
+
+	if (!box->up || !child_is_alive(&box->init))
+		return -ESRCH;
+	run->spec = spec;
+	leaf_ask(run);
+	return 0;
+}

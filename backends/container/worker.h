@@ -1,0 +1,93 @@
+/*
+ * The launcher worker from the inside: its state and what its files offer each other. Functions
+ * that return long give -errno on failure and leave the step in worker.attempt.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backends/container/attempt.h"
+#include "backends/container/launch.h"
+
+enum {
+	WORKER_MASKS_MAX = 16,
+	WORKER_DESCRIPTORS_MAX = 8,
+	WORKER_LIMIT_MS = 1000, /* where a request names none */
+	WORKER_PATH_BYTES = 64,
+};
+
+/* A file or folder of proc that sandboxes do not see. */
+struct proc_mask {
+	const char *name;
+	const char *cover;	/* the path of what lies over it, in the worker's mount namespace */
+	uint64_t device, inode; /* of the cover */
+};
+
+/* One request and what it leads to. */
+struct order {
+	struct launch_request request;
+	struct launch_reply reply;
+	int descriptors[WORKER_DESCRIPTORS_MAX]; /* closed when the order is done */
+	uint32_t descriptor_count;
+	char **argv, **envp; /* ends with NULL; in the payload */
+	const char *cwd;
+};
+
+struct worker {
+	uint64_t secret;
+	int own_mount_fd, own_pid_fd; /* the namespaces to come back to */
+	struct attempt attempt;
+	struct fault fault;
+	struct proc_mask masks[WORKER_MASKS_MAX];
+	uint32_t mask_count;
+	struct stack *stacks;
+	uint32_t stacks_lost;
+	struct order order;
+	char *pointers[LAUNCH_ARGUMENTS_MAX + 2];
+	char payload[LAUNCH_PAYLOAD_BYTES_MAX];
+};
+
+/* For what leaves a worker unfit: a line in the log, and its end. The engine starts another. */
+__attribute__((noreturn)) void worker_die(const char *what, long error);
+
+/* worker_start.c: everything up to the first request; a failure ends the worker. */
+void worker_start(struct worker *w, int shard, pid_t engine);
+
+/* seccomp.c */
+int filter_install(uint64_t secret);
+
+/* slot_build.c: slots and images in the vault. */
+long slot_build(struct worker *w);
+long slot_drop(struct worker *w);
+long slot_sweep(struct worker *w);
+long slot_stat(struct worker *w);
+long image_attach(struct worker *w);
+long image_detach(struct worker *w);
+long vault_enter(struct worker *w);
+void vault_leave(struct worker *w); /* cannot fail: a worker that is stuck inside ends */
+long slot_open(struct worker *w);   /* O_PATH of /slots/<slot>; the worker is in the vault */
+long nsfs_attach(struct worker *w, int ns_fd, int slot_fd, const char *name);
+
+/* overlay.c: lower, up and root of a slot; the worker is in the vault, in the slot's folder. */
+long overlay_make(struct worker *w);
+long overlay_drop(struct worker *w); /* up and root; fine where there are none */
+long overlay_baseline(struct worker *w);
+
+/* userns.c: a descriptor of a new user namespace for the range at request.uid_base. */
+long userns_make(struct worker *w);
+
+/* cgroup.c */
+long cgroup_make(struct worker *w);	 /* the slot's, with leaf 0 and its limits */
+long cgroup_open(struct worker *w);	 /* a descriptor of the slot's */
+long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_LEAF_USED */
+long cgroup_leaf_kill(struct worker *w);
+long cgroup_kill(struct worker *w); /* everything in the slot's, within request.limit_ms */
+long cgroup_drop(struct worker *w); /* -EBUSY: processes are left, and nothing was done */
+long cgroup_stat(struct worker *w);
+
+/* sandbox.c: PID 1; program.c: an exec. */
+long sandbox_spawn(struct worker *w);
+long program_exec(struct worker *w);

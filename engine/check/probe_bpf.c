@@ -1,0 +1,55 @@
+/*
+ * Probes of BPF: what the guard needs. None is required: without them the guard does less, and the
+ * engine says so. Called by check.c, each in a process of its own.
+ */
+#include "engine/check/check.h"
+
+#include <string.h>
+
+#include "engine/check/probe_bpf.h"
+
+static void kind_report(enum bpf_kind kind, const char *good, struct check_result *result)
+{
+	int error = bpf_kind_probe(kind);
+
+	if (error)
+		check_missing(result, "%s", strerrordesc_np(error));
+	else
+		check_ok(result, "%s", good);
+}
+
+#define KIND_PROBE(name, kind, good)                                                               \
+	static void name(const struct check_context *context, struct check_result *result)        \
+	{                                                                                          \
+		(void)context;                                                                     \
+		kind_report(kind, good, result);                                                   \
+	}
+
+KIND_PROBE(btf_probe, BPF_KIND_BTF, "/sys/kernel/btf/vmlinux")
+KIND_PROBE(bpffs_probe, BPF_KIND_BPFFS, "/sys/fs/bpf")
+KIND_PROBE(tp_btf_probe, BPF_KIND_TP_BTF, "a program for sched_process_exit loads")
+KIND_PROBE(sock_create_probe, BPF_KIND_SOCK_CREATE, "a program loads")
+KIND_PROBE(connect_unix_probe, BPF_KIND_CONNECT_UNIX, "a program loads")
+KIND_PROBE(lsm_probe, BPF_KIND_LSM, "a program for file_open loads")
+KIND_PROBE(fentry_probe, BPF_KIND_FENTRY, "a program for vfs_open loads")
+KIND_PROBE(xdp_probe, BPF_KIND_XDP, "a program loads")
+
+const struct check_probe check_bpf_probes[] = {
+	{ "btf", false, 0, btf_probe, "no BPF program of ours loads",
+	  "use a kernel with CONFIG_DEBUG_INFO_BTF" },
+	{ "bpffs", false, 0, bpffs_probe, "pins are not where users of bpftool look",
+	  "mount -t bpf bpf /sys/fs/bpf" },
+	{ "bpf-tp_btf", false, 0, tp_btf_probe, "ends of processes are noticed by slower waits",
+	  "use a kernel with CONFIG_BPF_EVENTS; keep CAP_BPF and CAP_PERFMON" },
+	{ "bpf-sock_create", false, 0, sock_create_probe, "network `none` is not enforced by BPF",
+	  "use a kernel with CONFIG_CGROUP_BPF; keep CAP_BPF and CAP_NET_ADMIN" },
+	{ "bpf-connect_unix", false, 0, connect_unix_probe,
+	  "abstract unix names reach other sandboxes", "use Linux 6.12 with CONFIG_CGROUP_BPF" },
+	{ "bpf-lsm", false, 0, lsm_probe, "rules on files, ioctls and processes are not enforced by BPF",
+	  "use a kernel with CONFIG_BPF_LSM that lets LSM programs load, and boot with bpf in lsm=" },
+	{ "bpf-fentry", false, 0, fentry_probe, "nothing yet; where it is refused, so is LSM",
+	  "use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS" },
+	{ "bpf-xdp", false, 0, xdp_probe, "networks of virtual machines have no policy",
+	  "keep CAP_BPF and CAP_NET_ADMIN" },
+	{ 0 },
+};

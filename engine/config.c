@@ -1,0 +1,454 @@
+/*
+ * Owns the table of dsecd's options: name, type, unit, range and help of each stand in one line of
+ * it, and parsing, defaults in `--help` and "was it given" are read from it. Called by main.c and
+ * the keeper before anything else runs. An option that is not in the table does not exist; a value
+ * outside its range is refused, never clamped.
+ */
+#include "engine/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+
+enum option_type {
+	OPTION_NAME,	 /* an instance's */
+	OPTION_PATH,	 /* const char * */
+	OPTION_COUNT,	 /* uint32_t */
+	OPTION_BYTES,	 /* uint64_t, suffix K M G T */
+	OPTION_LARGE,	 /* uint64_t without a unit */
+	OPTION_SECONDS,	 /* uint32_t, suffix s m h d */
+	OPTION_MODE,	 /* uint32_t, octal */
+	OPTION_LEVEL,	 /* enum log_level by name */
+	OPTION_FD,	 /* int, an open descriptor */
+	OPTION_ON,	 /* bool, no value */
+	OPTION_OFF,	 /* bool, no value */
+	OPTION_ANSWER,	 /* no value, not "run": `max` is an enum config_mode */
+};
+
+struct option {
+	const char *name;
+	enum option_type type;
+	size_t offset;
+	uint64_t min, max;
+	const char *value, *help;
+};
+
+#define FIELD(name) offsetof(struct config, name)
+
+static const struct option options[] = {
+	{ "instance", OPTION_NAME, FIELD(instance), 0, 0, "NAME",
+	  "names the cgroup root, lock and socket: [a-z0-9-]{1,24}" },
+	{ "socket", OPTION_PATH, FIELD(socket_path), 0, 0, "PATH",
+	  "where clients connect; /run/dsec/NAME.sock for other instances" },
+	{ "socket-mode", OPTION_MODE, FIELD(socket_mode), 0, 0777, "OCTAL", "the socket's mode" },
+	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
+	{ "launcher", OPTION_PATH, FIELD(launcher_path), 0, 0, "PATH", "the launcher's program" },
+	{ "shards", OPTION_COUNT, FIELD(shards), 1, SHARDS_MAX, "N", "threads, one per CPU" },
+	{ "launchers", OPTION_COUNT, FIELD(launchers), 1, LAUNCHERS_PER_SHARD_MAX, "N",
+	  "launcher processes per shard" },
+	{ "sandboxes-max", OPTION_COUNT, FIELD(sandboxes_max), 1, SLOTS_PER_INSTANCE, "N",
+	  "sandboxes alive at once" },
+	{ "execs-max", OPTION_COUNT, FIELD(execs_max), 1, 65536, "N", "commands running at once" },
+	{ "clients-max", OPTION_COUNT, FIELD(clients_max), 1, 16384, "N", "connections at once" },
+	{ "requests-max", OPTION_COUNT, FIELD(requests_max), 1, 4096, "N",
+	  "requests in flight per channel" },
+	{ "creates-waiting-max", OPTION_COUNT, FIELD(creates_waiting_max), 1, CREATE_COUNT_MAX, "N",
+	  "creations admitted but not started, per shard" },
+	{ "slot-uses-max", OPTION_COUNT, FIELD(slot_uses_max), 1, 1000000, "N",
+	  "sandboxes on one untouched root before it is remade anyway" },
+	{ "ttl", OPTION_SECONDS, FIELD(ttl_default_s), 1, TTL_S_MAX, "TIME",
+	  "a sandbox's life when its request names none" },
+	{ "disk", OPTION_BYTES, FIELD(disk_bytes), 1 << 20, 1ull << 40, "BYTES",
+	  "what a sandbox may write, by default" },
+	{ "inodes", OPTION_LARGE, FIELD(disk_inodes), 64, 1ull << 31, "N",
+	  "files it may make, by default" },
+	{ "memory", OPTION_BYTES, FIELD(memory_bytes), 0, 1ull << 46, "BYTES",
+	  "its memory limit by default, where enforceable; 0: none" },
+	{ "pids", OPTION_COUNT, FIELD(pids_max), 8, 4 << 20, "N", "its processes, by default" },
+	{ "ready-fd", OPTION_FD, FIELD(ready_fd), 0, INT_MAX, "FD",
+	  "\"ready\" and a newline are written here when clients can connect" },
+	{ "lifeline", OPTION_FD, FIELD(lifeline_fd), 0, INT_MAX, "FD",
+	  "its end of file ends the engine" },
+	{ "stop-timeout", OPTION_SECONDS, FIELD(stop_timeout_s), 1, 3600, "TIME",
+	  "from SIGTERM to SIGKILL of an engine that does not end" },
+	{ "no-pin", OPTION_OFF, FIELD(pin_shards), 0, 0, NULL, "do not pin shards to CPUs" },
+	{ "log-level", OPTION_LEVEL, FIELD(log_level), 0, 0, "LEVEL",
+	  "error, warning, info or debug" },
+	{ "check", OPTION_ANSWER, 0, 0, CONFIG_CHECK, NULL, "say what this host can do, and end" },
+	{ "json", OPTION_ON, FIELD(check_json), 0, 0, NULL, "--check writes JSON" },
+	{ "help", OPTION_ANSWER, 0, 0, CONFIG_HELP, NULL, "say this, and end" },
+	{ "version", OPTION_ANSWER, 0, 0, CONFIG_VERSION, NULL, "say the version, and end" },
+};
+
+enum { OPTIONS = sizeof(options) / sizeof(options[0]), NAME_BYTES_MAX = 24 };
+_Static_assert(OPTIONS <= 64, "config.given has a bit for each");
+_Static_assert((int)NAME_BYTES_MAX < (int)INSTANCE_BYTES_MAX, "an instance's name fits");
+
+static const char *const level_names[] = { "error", "warning", "info", "debug" };
+
+static int launcher_default(char **ret_path);
+static int paths_complete(struct config *config);
+static const struct option *option_find(const char *name, size_t bytes);
+static int option_set(struct config *config, const struct option *o, const char *value);
+static void option_print(const struct config *config, const struct option *o, FILE *to);
+
+int config_default(struct config *config)
+{
+	cpu_set_t cpus;
+	uint32_t shards = 1;
+	int r;
+
+	/* More CPUs than cpu_set_t holds: the call fails, and SHARDS_MAX is less anyway. */
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
+		shards = (uint32_t)CPU_COUNT(&cpus);
+	else if (errno == EINVAL)
+		shards = SHARDS_MAX;
+	*config = (struct config){
+		.instance = "main",
+		.images_path = "/var/lib/dsec/images",
+		.shards = shards < SHARDS_MAX ? shards : SHARDS_MAX,
+		.launchers = 3,
+		.sandboxes_max = 8192,
+		.execs_max = 2048,
+		.clients_max = 256,
+		.requests_max = 64,
+		.creates_waiting_max = 4096,
+		.slot_uses_max = 1000,
+		.ttl_default_s = 86400,
+		.disk_bytes = 1 << 30,
+		.disk_inodes = 262144,
+		.pids_max = 1024,
+		.ready_fd = -1,
+		.lifeline_fd = -1,
+		.pin_shards = true,
+		.stop_timeout_s = 30,
+		.socket_mode = 0600,
+		.log_level = LOG_INFO,
+	};
+#ifdef DSEC_FAULTS
+	config->fault = getenv("DSEC_FAULT");
+#endif
+	r = launcher_default(&config->owned_launcher);
+	if (r < 0)
+		return r;
+	config->launcher_path = config->owned_launcher;
+	r = paths_complete(config);
+	if (r < 0)
+		config_done(config);
+	return r;
+}
+
+void config_done(struct config *config)
+{
+	free(config->owned_socket);
+	free(config->owned_launcher);
+	config->owned_socket = NULL;
+	config->owned_launcher = NULL;
+}
+
+int config_parse(struct config *config, int argc, char **argv, enum config_mode *ret_mode)
+{
+	enum config_mode mode = CONFIG_RUN;
+	int r;
+
+	for (int i = 1; i < argc; i++) {
+		const char *name = argv[i] + 2, *value = NULL;
+		size_t bytes;
+		const struct option *o;
+
+		if (strncmp(argv[i], "--", 2) != 0) {
+			fprintf(stderr, "dsecd: '%s' is not an option; see --help\n", argv[i]);
+			return -EINVAL;
+		}
+		bytes = strcspn(name, "=");
+		o = option_find(name, bytes);
+		if (!o) {
+			fprintf(stderr, "dsecd: there is no option '%.*s'; see --help\n",
+				(int)bytes + 2, argv[i]);
+			return -EINVAL;
+		}
+		if (name[bytes] == '=')
+			value = name + bytes + 1;
+		if (!o->value && value) {
+			fprintf(stderr, "dsecd: --%s takes no value\n", o->name);
+			return -EINVAL;
+		}
+		if (o->value && !value)
+			value = i + 1 < argc ? argv[++i] : NULL;
+		if (o->value && !value) {
+			fprintf(stderr, "dsecd: --%s wants %s\n", o->name, o->value);
+			return -EINVAL;
+		}
+		config->given |= 1ull << (o - options);
+		if (o->type == OPTION_ANSWER) {
+			mode = (enum config_mode)o->max;
+			continue;
+		}
+		r = option_set(config, o, value);
+		if (r < 0)
+			return r;
+	}
+	r = paths_complete(config);
+	if (r < 0)
+		return r;
+	*ret_mode = mode;
+	return mode == CONFIG_RUN ? 0 : 1;
+}
+
+bool config_is_given(const struct config *config, const char *option)
+{
+	const struct option *o = option_find(option, strlen(option));
+
+	return o && config->given >> (o - options) & 1;
+}
+
+void config_help(const struct config *config, FILE *to)
+{
+	fputs("usage: dsecd [OPTION...]\n\n"
+	      "Runs the DSec engine of this node under its keeper. Options, with the defaults of this\n"
+	      "machine; BYTES may end in K, M, G or T, TIME in s, m, h or d.\n\n",
+	      to);
+	for (size_t i = 0; i < OPTIONS; i++)
+		option_print(config, &options[i], to);
+	fputs("\nExit status: 0 after a clean end, 1 when something failed or was left, 2 when the\n"
+	      "configuration or the machine was refused. See dsecd(8).\n",
+	      to);
+}
+
+static int launcher_default(char **ret_path)
+{
+	auto_free char *self = realpath("/proc/self/exe", NULL);
+	char *slash;
+
+	if (!self)
+		return errno == ENOMEM ? -ENOMEM : -ENOENT;
+	slash = strrchr(self, '/');
+	*slash = '\0';
+	return asprintf(ret_path, "%s/dsec-launcher", self) < 0 ? -ENOMEM : 0;
+}
+
+/* The socket's default follows the instance's name. */
+static int paths_complete(struct config *config)
+{
+	if (config_is_given(config, "socket")) {
+		if (strlen(config->socket_path) < sizeof(((struct sockaddr_un *)0)->sun_path))
+			return 0;
+		fprintf(stderr, "dsecd: --socket: a socket's path has at most %zu bytes\n",
+			sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+		return -EINVAL;
+	}
+	free(config->owned_socket);
+	config->owned_socket = NULL;
+	if (!strcmp(config->instance, "main"))
+		config->owned_socket = strdup("/run/dsec.sock");
+	else if (asprintf(&config->owned_socket, "/run/dsec/%s.sock", config->instance) < 0)
+		config->owned_socket = NULL;
+	config->socket_path = config->owned_socket;
+	return config->owned_socket ? 0 : -ENOMEM;
+}
+
+static const struct option *option_find(const char *name, size_t bytes)
+{
+	for (size_t i = 0; i < OPTIONS; i++) {
+		if (strlen(options[i].name) == bytes && !memcmp(options[i].name, name, bytes))
+			return &options[i];
+	}
+	return NULL;
+}
+
+/* ---- values ---- */
+
+/* Digits, then at most one letter of `units`, whose factors are in the same place of `factors`. */
+static int number_parse(const char *text, int base, const char *units, const uint64_t *factors,
+			uint64_t *ret)
+{
+	char *end;
+	uint64_t number;
+	const char *unit;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	number = strtoull(text, &end, base);
+	if (errno)
+		return -ERANGE;
+	if (*end) {
+		unit = strchr(units, *end);
+		if (!unit || end[1])
+			return -EINVAL;
+		if (__builtin_mul_overflow(number, factors[unit - units], &number))
+			return -ERANGE;
+	}
+	*ret = number;
+	return 0;
+}
+
+static int option_number(const struct option *o, const char *value, uint64_t *ret)
+{
+	static const uint64_t bytes[] = { 1ull << 10, 1ull << 20, 1ull << 30, 1ull << 40 };
+	static const uint64_t seconds[] = { 1, 60, 3600, 86400 };
+	uint64_t number = 0;
+	int r;
+
+	if (o->type == OPTION_BYTES)
+		r = number_parse(value, 10, "KMGT", bytes, &number);
+	else if (o->type == OPTION_SECONDS)
+		r = number_parse(value, 10, "smhd", seconds, &number);
+	else
+		r = number_parse(value, o->type == OPTION_MODE ? 8 : 10, "", NULL, &number);
+	if (r == -EINVAL) {
+		fprintf(stderr, "dsecd: --%s: '%s' is not %s %s\n", o->name, value,
+			strchr("AEIOU", o->value[0]) ? "an" : "a", o->value);
+		return r;
+	}
+	if (r < 0 || number < o->min || number > o->max) {
+		fprintf(stderr,
+			o->type == OPTION_MODE ? "dsecd: --%s: %s is not from %" PRIo64
+						 " to %" PRIo64 "\n" :
+						 "dsecd: --%s: %s is not from %" PRIu64
+						 " to %" PRIu64 "\n",
+			o->name, value, o->min, o->max);
+		return -EINVAL;
+	}
+	*ret = number;
+	return 0;
+}
+
+static int name_set(char *to, const char *name)
+{
+	size_t bytes = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+	if (name[bytes] || bytes < 1 || bytes > NAME_BYTES_MAX) {
+		fprintf(stderr, "dsecd: --instance: a name is 1 to %d of a-z, 0-9 and -\n",
+			NAME_BYTES_MAX);
+		return -EINVAL;
+	}
+	/* /run/dsec/uids holds the locks of the uid ranges. */
+	if (!strcmp(name, "uids")) {
+		fprintf(stderr, "dsecd: --instance: the name 'uids' is reserved\n");
+		return -EINVAL;
+	}
+	memcpy(to, name, bytes + 1);
+	return 0;
+}
+
+static int level_set(uint32_t *to, const char *name)
+{
+	for (uint32_t i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
+		if (!strcmp(level_names[i], name)) {
+			*to = i;
+			return 0;
+		}
+	}
+	fprintf(stderr, "dsecd: --log-level: '%s' is not error, warning, info or debug\n", name);
+	return -EINVAL;
+}
+
+static int option_set(struct config *config, const struct option *o, const char *value)
+{
+	void *field = (char *)config + o->offset;
+	uint64_t number = 0;
+	int r;
+
+	switch (o->type) {
+	case OPTION_NAME:
+		return name_set(field, value);
+	case OPTION_LEVEL:
+		return level_set(field, value);
+	case OPTION_PATH:
+		*(const char **)field = value;
+		if (value[0])
+			return 0;
+		fprintf(stderr, "dsecd: --%s: the path is empty\n", o->name);
+		return -EINVAL;
+	case OPTION_ON:
+	case OPTION_OFF:
+		*(bool *)field = o->type == OPTION_ON;
+		return 0;
+	default:
+		break;
+	}
+	r = option_number(o, value, &number);
+	if (r < 0)
+		return r;
+	if (o->type == OPTION_FD) {
+		/* Close-on-exec: a launcher must not keep the other end waiting. */
+		if (fcntl((int)number, F_SETFD, FD_CLOEXEC) < 0) {
+			fprintf(stderr, "dsecd: --%s: descriptor %s is not open\n", o->name, value);
+			return -EINVAL;
+		}
+		*(int *)field = (int)number;
+	} else if (o->type == OPTION_BYTES || o->type == OPTION_LARGE) {
+		*(uint64_t *)field = number;
+	} else {
+		*(uint32_t *)field = (uint32_t)number;
+	}
+	return 0;
+}
+
+/* ---- help ---- */
+
+static void bytes_format(uint64_t bytes, char *ret, size_t ret_bytes)
+{
+	const char *units = "KMGT";
+	int unit = -1;
+
+	while (unit < 3 && bytes >= 1024 && bytes % 1024 == 0) {
+		bytes /= 1024;
+		unit++;
+	}
+	snprintf(ret, ret_bytes, "%" PRIu64 "%.*s", bytes, unit >= 0, units + (unit > 0 ? unit : 0));
+}
+
+static void option_print(const struct config *config, const struct option *o, FILE *to)
+{
+	const void *field = (const char *)config + o->offset;
+	char left[40], number[32];
+	const char *value = NULL;
+
+	switch (o->type) {
+	case OPTION_NAME:
+		value = field;
+		break;
+	case OPTION_PATH:
+		value = *(const char *const *)field;
+		break;
+	case OPTION_BYTES:
+		bytes_format(*(const uint64_t *)field, number, sizeof(number));
+		value = number;
+		break;
+	case OPTION_LARGE:
+		snprintf(number, sizeof(number), "%" PRIu64, *(const uint64_t *)field);
+		value = number;
+		break;
+	case OPTION_COUNT:
+	case OPTION_SECONDS:
+	case OPTION_MODE:
+		snprintf(number, sizeof(number),
+			 o->type == OPTION_MODE	   ? "0%" PRIo32 :
+			 o->type == OPTION_SECONDS ? "%" PRIu32 "s" :
+						     "%" PRIu32,
+			 *(const uint32_t *)field);
+		value = number;
+		break;
+	case OPTION_LEVEL:
+		value = level_names[*(const uint32_t *)field];
+		break;
+	default:
+		break;
+	}
+	snprintf(left, sizeof(left), "--%s%s%s", o->name, o->value ? " " : "",
+		 o->value ? o->value : "");
+	fprintf(to, "  %-26s %s%s%s%s\n", left, o->help, value ? " (" : "", value ? value : "",
+		value ? ")" : "");
+}

@@ -1,0 +1,269 @@
+/*
+ * The control thread's loop: accepts clients, mounts images, starts and replaces launcher workers,
+ * waits for the signal to stop. Called by engine.c; shards speak to it by mail.
+ */
+#include "engine/control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/client.h"
+#include "engine/control_open.h"
+#include "engine/engine.h"
+
+enum { RESTARTS_AT_ONCE = 16, RESTART_PAUSE_NS = 200 * 1000000 };
+
+/* ---- launcher workers ---- */
+
+/* A worker's pid, to be reaped. */
+struct worker_pid {
+	struct io_op op;
+	siginfo_t info;
+};
+
+struct worker_mail {
+	struct mail mail;
+	struct shard *shard;
+	int fd;
+};
+
+static void worker_reaped(struct io_op *op, int res)
+{
+	(void)res; /* how it ended is nobody's business: its channel told that it did */
+	free(container_of(op, struct worker_pid, op));
+}
+
+static void worker_deliver(struct mail *mail, void *owner)
+{
+	struct worker_mail *m = container_of(mail, struct worker_mail, mail);
+	struct shard *shard = owner;
+
+	shard->backend->class->launcher_add(shard->backend, m->fd);
+	free(m);
+}
+
+int control_launcher_start(struct control *control, struct shard *shard)
+{
+	struct worker_pid *worker = calloc(1, sizeof *worker);
+	struct worker_mail *m = calloc(1, sizeof *m);
+	pid_t pid;
+	int r = -ENOMEM;
+
+	if (worker && m)
+		r = backend_launcher_start(control->node.backend_node, shard->number, &m->fd, &pid);
+	if (r < 0) {
+		free(worker);
+		free(m);
+		return r;
+	}
+	worker->op.done = worker_reaped;
+	io_wait_pid(control->io, &worker->op, pid, &worker->info);
+	m->mail.deliver = worker_deliver;
+	mail_send(control->io, shard->io, &m->mail);
+	return 0;
+}
+
+/* Workers that end again at once must not keep the control thread from everything else. */
+static void restart_pace(struct control *control)
+{
+	const struct timespec pause = { .tv_nsec = RESTART_PAUSE_NS };
+	uint64_t now_s = io_clock_ns(control->io) / 1000000000;
+
+	if (now_s != control->restart_s) {
+		control->restart_s = now_s;
+		control->restarts = 0;
+	}
+	if (++control->restarts > RESTARTS_AT_ONCE)
+		(void)nanosleep(&pause, NULL);
+}
+
+static void worker_lost(struct mail *mail, void *owner)
+{
+	struct worker_mail *m = container_of(mail, struct worker_mail, mail);
+	struct control *control = owner;
+	int r;
+
+	if (!control->stopping) {
+		restart_pace(control);
+		log_warning("launcher worker lost shard=%u, starting another", m->shard->number);
+		r = control_launcher_start(control, m->shard);
+		if (r < 0)
+			log_error("launcher start failed shard=%u err=%s", m->shard->number,
+				  strerror(-r));
+	}
+	free(m);
+}
+
+void control_launcher_lost(struct control *control, struct shard *shard)
+{
+	struct worker_mail *m = calloc(1, sizeof *m);
+
+	if (!m) {
+		log_error("launcher worker lost shard=%u and no memory to say so", shard->number);
+		return;
+	}
+	m->shard = shard;
+	m->mail.deliver = worker_lost;
+	mail_send(shard->io, control->io, &m->mail);
+}
+
+/* ---- images: one is opened at a time ---- */
+
+struct io *control_io(struct control *control)
+{
+	return control->io;
+}
+
+struct image_table *control_images(struct control *control)
+{
+	return &control->images;
+}
+
+void control_image_queue(struct control *control, struct image_want *want)
+{
+	want->mail.next = NULL;
+	*control->wants_last = &want->mail;
+	control->wants_last = &want->mail.next;
+	control_image_next(control);
+}
+
+void control_image_busy(struct control *control, bool busy)
+{
+	control->image_busy = busy;
+}
+
+void control_image_next(struct control *control)
+{
+	struct mail *mail = control->wants;
+
+	if (control->image_busy || !mail)
+		return;
+	control->wants = mail->next;
+	if (!control->wants)
+		control->wants_last = &control->wants;
+	image_open(control, container_of(mail, struct image_want, mail));
+}
+
+/* ---- clients ---- */
+
+struct accept_mail {
+	struct mail mail;
+	int fd;
+};
+
+static void accept_deliver(struct mail *mail, void *owner)
+{
+	struct accept_mail *m = container_of(mail, struct accept_mail, mail);
+
+	client_open(owner, m->fd);
+	free(m);
+}
+
+static void client_accepted(struct io_op *op, int res)
+{
+	struct control *control = container_of(op, struct control, accept);
+	struct accept_mail *m = res < 0 ? NULL : malloc(sizeof *m);
+
+	if (m) {
+		struct node *node = &control->node;
+
+		m->fd = res;
+		m->mail.deliver = accept_deliver;
+		mail_send(control->io, node->shards[control->next_shard++ % node->shard_count]->io,
+			  &m->mail);
+	} else if (res >= 0) {
+		(void)close(res);
+	} else if (res != -ECANCELED && res != -EAGAIN) {
+		log_error("accept failed err=%s, continuing", strerror(-res));
+		restart_pace(control);
+	}
+	if (!(op->flags & IO_MORE) && !control->stopping)
+		io_accept(control->io, op, control->listen_fd);
+}
+
+/* ---- stopping ---- */
+
+static void control_stop(struct control *control, const char *why)
+{
+	if (control->stopping)
+		return;
+	control->stopping = true;
+	log_info("stopping reason=\"%s\"", why);
+	io_cancel(control->io, &control->accept);
+	for (uint32_t i = 0; i < control->node.shard_count; i++)
+		shard_stop(control->node.shards[i], control->io);
+}
+
+static void shard_stopped(struct mail *mail, void *owner)
+{
+	struct control *control = owner;
+
+	(void)mail;
+	control->shards_stopped++;
+}
+
+void control_shard_stopped(struct control *control, struct shard *shard)
+{
+	shard->stopped_mail.deliver = shard_stopped;
+	mail_send(shard->io, control->io, &shard->stopped_mail);
+}
+
+static void signal_came(struct io_op *op, int res)
+{
+	struct control *control = container_of(op, struct control, signal);
+
+	if (res == sizeof control->signal_info)
+		control_stop(control, strsignal((int)control->signal_info.ssi_signo));
+	if (res != -ECANCELED)
+		io_read(control->io, op, control->signal_fd, &control->signal_info,
+			sizeof control->signal_info);
+}
+
+static void lifeline_came(struct io_op *op, int res)
+{
+	struct control *control = container_of(op, struct control, lifeline);
+
+	if (res != -ECANCELED)
+		control_stop(control, "the lifeline ended");
+}
+
+static void control_listen(struct control *control)
+{
+	control->accept.done = client_accepted;
+	io_accept(control->io, &control->accept, control->listen_fd);
+	control->signal.done = signal_came;
+	io_read(control->io, &control->signal, control->signal_fd, &control->signal_info,
+		sizeof control->signal_info);
+	if (control->config->lifeline_fd < 0)
+		return;
+	control->lifeline.done = lifeline_came;
+	io_read(control->io, &control->lifeline, control->config->lifeline_fd,
+		&control->lifeline_byte, 1);
+}
+
+void control_run(struct control *control)
+{
+	int r;
+
+	control_listen(control);
+	if (control->config->ready_fd >= 0) {
+		/* Whoever waits for it has gone if this fails. */
+		(void)!write(control->config->ready_fd, "ready\n", 6);
+		(void)close(control->config->ready_fd);
+	}
+	log_info("ready instance=\"%s\" shards=%u sandboxes_max=%u", control->config->instance,
+		 control->node.shard_count, control->config->sandboxes_max);
+	while (control->shards_stopped < control->node.shard_count) {
+		r = io_turn(control->io, UINT64_MAX);
+		if (r < 0)
+			log_error("control loop failed err=%s, continuing", strerror(-r));
+	}
+}

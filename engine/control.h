@@ -1,0 +1,38 @@
+/*
+ * The control thread: the engine's main thread. It may block, so it does what blocks: starts
+ * launcher workers, mounts images, waits for signals. It owns a loop, to speak with shards by mail.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct config;
+struct control;
+struct engine_handover;
+struct image_table;
+struct image_want;
+struct io;
+struct shard;
+
+/* Start everything; on failure nothing is left. Logs why. */
+int control_open(const struct config *config, const struct engine_handover *handover,
+		 struct control **ret);
+/* Serve until told to stop. */
+void control_run(struct control *control);
+/* Stop shards, give everything back. Returns 0 when nothing is left. */
+int control_close(struct control *control);
+
+/* For mail and for image.c. */
+struct io *control_io(struct control *control);
+struct image_table *control_images(struct control *control);
+/* One image is opened at a time; others wait here. */
+void control_image_queue(struct control *control, struct image_want *want);
+void control_image_busy(struct control *control, bool busy);
+void control_image_next(struct control *control);
+void image_open(struct control *control, struct image_want *want); /* image.c */
+
+/* From a shard: it lost a launcher worker and wants another. */
+void control_launcher_lost(struct control *control, struct shard *shard);
+/* From a shard: it has stopped. */
+void control_shard_stopped(struct control *control, struct shard *shard);

@@ -1,0 +1,256 @@
+/*
+ * Starting and ending an engine, in order, on the control thread. Called by engine.c. What fails
+ * half-way is taken back by control_close(), which accepts a half-made control.
+ */
+#include "engine/control_open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bpf/guard.h"
+#include "dsec/ring.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/engine.h"
+#include "engine/sweep.h"
+
+enum { CONTROL_RING_ENTRIES = 256, SPARE_SLOTS = 64, REQUESTS_PER_SHARD = 4096 };
+
+static int node_identify(struct node *node)
+{
+	struct timespec now;
+	uint32_t random;
+
+	if (getrandom(&random, sizeof random, 0) != sizeof random)
+		return -EIO;
+	clock_gettime(CLOCK_REALTIME, &now);
+	node->epoch = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	node->id = (uint64_t)random << 32 | (uint32_t)now.tv_sec;
+	return 0;
+}
+
+static int signals_open(int *ret_fd)
+{
+	sigset_t wanted;
+	int fd;
+
+	sigemptyset(&wanted);
+	sigaddset(&wanted, SIGTERM);
+	sigaddset(&wanted, SIGINT);
+	fd = signalfd(-1, &wanted, SFD_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	sigaddset(&wanted, SIGCHLD); /* children are waited for by pid */
+	sigaddset(&wanted, SIGPIPE); /* writes say EPIPE */
+	sigaddset(&wanted, SIGHUP);
+	sigprocmask(SIG_BLOCK, &wanted, NULL); /* threads inherit it */
+	*ret_fd = fd;
+	return 0;
+}
+
+/* Which limits the controllers of our cgroup2 tree can enforce. */
+static uint32_t limits_unenforced(int shard_cgroup_fd)
+{
+	char text[256] = "";
+	auto_close int fd = openat(shard_cgroup_fd, "cgroup.subtree_control", O_RDONLY | O_CLOEXEC);
+	uint32_t missing = 0;
+
+	if (fd < 0 || read(fd, text, sizeof text - 1) < 0)
+		text[0] = 0;
+	missing |= strstr(text, "memory") ? 0 : DSEC_LIMIT_MEMORY;
+	missing |= strstr(text, "pids") ? 0 : DSEC_LIMIT_PIDS;
+	missing |= DSEC_LIMIT_CPU; /* not set by the launcher yet */
+	return missing;
+}
+
+static int cgroup_id_of(int fd, uint64_t *ret)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret = st.st_ino;
+	return 0;
+}
+
+static int guard_start(struct control *control, const uint64_t *shard_ids)
+{
+	struct guard_options options = {
+		.instance = control->config->instance,
+		.cgroup_fd = control->cgroup_fd,
+		.cgroup_level = 1,
+		.shards = control->config->shards,
+		.shard_cgroup_ids = shard_ids,
+		.engine_pid = getpid(),
+	};
+	char why[2048] = "", *rest = NULL;
+	int r;
+
+	r = cgroup_id_of(control->cgroup_fd, &options.cgroup_id);
+	if (r >= 0)
+		r = guard_open(&options, why, sizeof why, &control->guard);
+	for (char *line = strtok_r(why, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		log_warning("guard: %s, continuing", line);
+	return r;
+}
+
+static int backend_start(struct control *control, const struct engine_handover *handover)
+{
+	const struct config *config = control->config;
+	struct node *node = &control->node;
+	uint64_t ids[SHARDS_MAX];
+	struct backend_node_options options = {
+		.launcher_path = config->launcher_path,
+		.cgroup_fd = control->cgroup_fd,
+		.shards = config->shards,
+		.slots_per_shard = node->sandboxes_per_shard + SPARE_SLOTS,
+		.uid_first = handover->uid_first,
+	};
+	int r, fd = -1;
+
+	if (options.slots_per_shard * config->shards > SLOTS_PER_INSTANCE)
+		options.slots_per_shard = SLOTS_PER_INSTANCE / config->shards;
+	/* The shards' cgroups come first: the guard is told their ids, the node is told the guard. */
+	r = backend_node_open(&options, &node->backend_node);
+	for (uint32_t i = 0; r >= 0 && i < config->shards; i++)
+		r = backend_shard_cgroup(node->backend_node, i, &fd, &ids[i]);
+	if (r < 0)
+		return r;
+	node->unenforced = limits_unenforced(fd);
+	r = guard_start(control, ids);
+	if (r < 0)
+		return r;
+	backend_node_guard(node->backend_node, control->guard);
+	node->features = DSEC_FEATURE_RING | DSEC_FEATURE_STREAM | DSEC_FEATURE_CONTAINER |
+			 DSEC_FEATURE_NETWORK_PRIVATE;
+	if (guard_capabilities(control->guard) & GUARD_EXIT_EVENTS)
+		node->features |= DSEC_FEATURE_EXIT_EVENTS;
+	if (guard_capabilities(control->guard) & GUARD_ABSTRACT)
+		node->features |= DSEC_FEATURE_ABSTRACT_GUARD;
+	return 0;
+}
+
+static int shards_start(struct control *control)
+{
+	struct node *node = &control->node;
+	int r = 0;
+
+	node->shards = calloc(control->config->shards, sizeof(struct shard *));
+	if (!node->shards)
+		return -ENOMEM;
+	for (uint32_t i = 0; r >= 0 && i < control->config->shards; i++) {
+		r = shard_start(node, i, &node->shards[i]);
+		if (r < 0)
+			log_error("shard start failed shard=%u err=%s%s%s", i, strerror(-r),
+				  io_explain(r) ? ": " : "", io_explain(r) ? io_explain(r) : "");
+		else
+			node->shard_count++;
+	}
+	for (uint32_t i = 0; r >= 0 && i < node->shard_count * control->config->launchers; i++) {
+		r = control_launcher_start(control, node->shards[i % node->shard_count]);
+		if (r < 0)
+			log_error("launcher start failed path=\"%s\" err=%s",
+				  control->config->launcher_path, strerror(-r));
+	}
+	return r;
+}
+
+static void node_size(struct control *control)
+{
+	const struct config *config = control->config;
+	struct node *node = &control->node;
+
+	node->config = config;
+	node->control = control;
+	node->sandboxes_per_shard = (config->sandboxes_max + config->shards - 1) / config->shards;
+	node->execs_per_shard = (config->execs_max + config->shards - 1) / config->shards;
+	node->requests_per_shard = REQUESTS_PER_SHARD;
+}
+
+int control_open(const struct config *config, const struct engine_handover *handover,
+		 struct control **ret)
+{
+	struct io_options options = { .entries = CONTROL_RING_ENTRIES };
+	struct control *control = calloc(1, sizeof *control);
+	int r;
+
+	if (!control)
+		return -ENOMEM;
+	control->config = config;
+	control->listen_fd = handover->listen_fd;
+	control->cgroup_fd = handover->cgroup_fd;
+	control->signal_fd = -1;
+	control->wants_last = &control->wants;
+	options.owner = control;
+	node_size(control);
+	r = sweep_instance(config->instance, control->cgroup_fd);
+	if (r >= 0)
+		r = node_identify(&control->node);
+	if (r >= 0)
+		r = signals_open(&control->signal_fd);
+	if (r >= 0) {
+		r = io_open(&options, &control->io);
+		if (r < 0 && io_explain(r))
+			log_error("io_uring is not usable: %s", io_explain(r));
+	}
+	if (r >= 0) {
+		r = backend_start(control, handover);
+		if (r < 0)
+			log_error("backend start failed err=%s", strerror(-r));
+	}
+	if (r >= 0)
+		r = shards_start(control);
+	if (r < 0) {
+		(void)control_close(control);
+		return r;
+	}
+	*ret = control;
+	return 0;
+}
+
+/* Shards that run (a failed start) are stopped as at the end. */
+static void shards_end(struct control *control)
+{
+	struct node *node = &control->node;
+
+	if (!control->stopping) {
+		control->stopping = true;
+		for (uint32_t i = 0; i < node->shard_count; i++)
+			shard_stop(node->shards[i], control->io);
+	}
+	while (control->shards_stopped < node->shard_count)
+		if (io_turn(control->io, UINT64_MAX) < 0)
+			break;
+	for (uint32_t i = 0; i < node->shard_count; i++)
+		shard_end(node->shards[i], control->io);
+	(void)io_turn(control->io, 0); /* sends them */
+	for (uint32_t i = 0; i < node->shard_count; i++)
+		shard_free(node->shards[i]);
+	free(node->shards);
+}
+
+int control_close(struct control *control)
+{
+	int r;
+
+	if (control->io)
+		shards_end(control);
+	guard_close(control->guard);
+	backend_node_close(control->node.backend_node);
+	io_close(control->io);
+	cleanup_close(&control->signal_fd);
+	r = sweep_check(control->cgroup_fd);
+	if (r < 0)
+		log_error("stopped, but cgroups are left");
+	else
+		log_info("stopped, nothing is left");
+	free(control);
+	return r;
+}

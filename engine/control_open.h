@@ -1,0 +1,33 @@
+/*
+ * The control thread's state: shared by control.c (its loop) and control_open.c (start and end).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/signalfd.h>
+
+#include "engine/control.h"
+#include "engine/image.h"
+#include "engine/shard.h"
+
+struct guard;
+
+struct control {
+	struct node node;
+	const struct config *config;
+	struct io *io;
+	struct guard *guard;
+	struct image_table images;
+	struct mail *wants, **wants_last; /* images asked for, in order */
+	bool image_busy, stopping;
+	uint32_t shards_stopped, next_shard;
+	uint32_t restarts;
+	uint64_t restart_s;
+	int listen_fd, signal_fd, cgroup_fd;
+	struct io_op accept, signal, lifeline;
+	struct signalfd_siginfo signal_info;
+	char lifeline_byte;
+};
+
+int control_launcher_start(struct control *control, struct shard *shard);

@@ -1,0 +1,363 @@
+/*
+ * The create op: a part makes `count` sandboxes on its shard, a bounded number at a time, and emits
+ * one CREATED for each, good or refused. Called by request.c. What cannot be held is refused at
+ * once, so that created + refused = asked.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/image.h"
+#include "engine/request.h"
+#include "engine/sandbox.h"
+#include "engine/shard.h"
+
+enum { CREATES_AT_ONCE = 16 /* per part: enough to keep a team of launchers busy */ };
+
+/* What a part works from; part->work. */
+struct creation {
+	struct part *part;
+	struct image_want image;
+	uint32_t image_index;
+	char hostname[HOSTNAME_BYTES_MAX];
+	char *labels;
+	bool pumping;
+};
+
+static void create_more(struct creation *creation);
+
+static struct status create_invalid(const char *field, int error, const char *detail)
+{
+	return (struct status){ .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = -error,
+				.table = "create", .step = field, .detail = detail };
+}
+
+static struct status check_limits(const struct node *node, const struct dsec_wire_create *c)
+{
+	uint32_t wanted = (c->memory_bytes ? DSEC_LIMIT_MEMORY : 0) |
+			  (c->pids_max ? DSEC_LIMIT_PIDS : 0) |
+			  (c->cpu_weight || c->cpu_max_permille ? DSEC_LIMIT_CPU : 0);
+
+	if ((wanted & node->unenforced) && !(c->flags & DSEC_CREATE_ALLOW_DEGRADED))
+		return (struct status){
+			.code = DSEC_UNSUPPORTED,
+			.blame = DSEC_BLAME_CALLER,
+			.table = "create",
+			.step = wanted & node->unenforced & DSEC_LIMIT_MEMORY ? "memory" :
+				wanted & node->unenforced & DSEC_LIMIT_PIDS   ? "pids" :
+										"cpu",
+			.detail = "no such cgroup controller here; allow degraded, see dsecd --check",
+		};
+	if (c->ttl_s > TTL_S_MAX)
+		return create_invalid("ttl", -ERANGE, "at most 30 days");
+	if (c->idle_ttl_s > TTL_S_MAX)
+		return create_invalid("idle_ttl", -ERANGE, "at most 30 days");
+	return STATUS_OK;
+}
+
+/* Fields that name something this engine does not have are refused, never ignored. */
+static struct status check_absent(const struct wire *w, const struct dsec_wire_create *c)
+{
+	char backend[32];
+	int r;
+
+	r = wire_string(w, c->backend, backend, sizeof backend);
+	if (r < 0)
+		return create_invalid("backend", r, NULL);
+	if (*backend && strcmp(backend, "container") != 0)
+		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
+					.table = "create", .step = "backend",
+					.detail = "only the container backend is here" };
+	if (c->policy.bytes)
+		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
+					.table = "create", .step = "policy",
+					.detail = "policies are not here yet" };
+	if (c->user.bytes || c->env.count || c->job.hi || c->job.lo)
+		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
+					.table = "create",
+					.step = c->user.bytes ? "user" :
+						c->env.count  ? "env" :
+								"job",
+					.detail = "give it with each exec; jobs are not here yet" };
+	return STATUS_OK;
+}
+
+static struct status check_fields(struct creation *creation)
+{
+	struct request *request = creation->part->request;
+	const struct wire *w = &request->payload;
+	const struct dsec_wire_create *c = &request->body.create;
+	struct status s;
+	int r;
+
+	if (c->flags & ~(uint32_t)(DSEC_CREATE_ALLOW_DEGRADED | DSEC_CREATE_FRESH_ROOT |
+				   DSEC_CREATE_DESTROY_IF_CANCELLED))
+		return create_invalid("flags", -EINVAL, "unknown flag");
+	if (c->count > CREATE_COUNT_MAX)
+		return create_invalid("count", -ERANGE, "more than 32768");
+	if (c->network > DSEC_NETWORK_PRIVATE)
+		return create_invalid("network", -EINVAL, "none or private");
+	if (c->on_disconnect > DSEC_DISCONNECT_DESTROY)
+		return create_invalid("on_disconnect", -EINVAL, "keep or destroy");
+	if (!wire_is_zero(c->reserved, sizeof c->reserved))
+		return create_invalid("reserved", -EINVAL, NULL);
+	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);
+	if (r < 0 || !*creation->image.name)
+		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
+	r = wire_string(w, c->hostname, creation->hostname, sizeof creation->hostname);
+	if (r < 0)
+		return create_invalid("hostname", r, "at most 63 bytes");
+	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count % 2)
+		return create_invalid("labels", -E2BIG, "at most 2048 bytes in key-value pairs");
+	r = wire_items_check(w, &c->labels);
+	if (r < 0)
+		return create_invalid("labels", r, NULL);
+	s = check_absent(w, c);
+	return s.code ? s : check_limits(creation->part->shard->node, c);
+}
+
+static void creation_end(struct creation *creation, const struct status *status)
+{
+	struct part *part = creation->part;
+
+	part->work = NULL;
+	free(creation);
+	part_end(part, status, NULL);
+}
+
+static void emit_failed(struct part *part, uint32_t index, const struct status *status)
+{
+	struct emission e = { .kind = DSEC_EV_CREATED, .index = (uint16_t)index, .status = *status };
+
+	part_emit(part, &e);
+}
+
+static void emit_created(struct part *part, const struct sandbox *sandbox)
+{
+	const struct config *config = part->shard->config;
+	const struct box_spec *spec = &sandbox->box->spec;
+	struct dsec_wire_created body = {
+		.size = sizeof body,
+		.backend = 1,
+		.network = spec->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
+		.flags = part->request->body.create.flags,
+		.memory_bytes = spec->memory_bytes,
+		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : config->disk_bytes,
+		.inodes = spec->inodes ? spec->inodes : config->disk_inodes,
+		.pids_max = spec->pids_max,
+		.ttl_s = sandbox->ttl_s,
+		.idle_ttl_s = sandbox->idle_ttl_s,
+		.on_disconnect = sandbox->on_disconnect,
+		.unenforced = part->shard->node->unenforced,
+		.reused = sandbox->box->reused,
+	};
+	struct emission e = {
+		.kind = DSEC_EV_CREATED,
+		.subject = sandbox->id,
+		.index = (uint16_t)sandbox->index,
+		.body = &body,
+		.bytes = sizeof body,
+	};
+
+	part_emit(part, &e);
+}
+
+/* Over the limit for creates that wait: refused from the end of the count. */
+static void refuse_excess(struct part *part, uint32_t keep)
+{
+	struct status s = status_of_errno(-EAGAIN, "create", "creates_waiting_max");
+
+	while (part->count > keep) {
+		part->shard->stats.refused++;
+		emit_failed(part, part->first + --part->count, &s);
+	}
+}
+
+static void create_one_done(struct part *part)
+{
+	struct creation *creation = part->work;
+
+	part->running--;
+	part->shard->creates_waiting--;
+	if (!creation->pumping)
+		create_more(creation);
+}
+
+static void box_built(struct box *box, int error)
+{
+	struct sandbox *sandbox = box->owner;
+	struct part *part = sandbox->creator;
+
+	sandbox->creator = NULL;
+	if (error) {
+		struct status s = status_of_errno(error, "container", box->failed_step);
+
+		if (s.code == DSEC_REFUSED)
+			part->shard->stats.refused++;
+		else
+			part->shard->stats.failed++;
+		emit_failed(part, sandbox->index, &s);
+		sandbox_failed(sandbox);
+	} else {
+		emit_created(part, sandbox);
+		if (part->cancelled &&
+		    (part->request->body.create.flags & DSEC_CREATE_DESTROY_IF_CANCELLED))
+			sandbox->wanted_gone = true;
+		sandbox_built(sandbox);
+	}
+	create_one_done(part);
+}
+
+static void sandbox_describe(struct sandbox *sandbox, const struct creation *creation)
+{
+	const struct request *request = creation->part->request;
+	const struct dsec_wire_create *c = &request->body.create;
+	const struct config *config = sandbox->shard->config;
+
+	sandbox->client = request->client;
+	sandbox->on_disconnect = c->on_disconnect;
+	sandbox->ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
+	sandbox->idle_ttl_s = c->idle_ttl_s;
+	sandbox->is_private = c->network == DSEC_NETWORK_PRIVATE;
+	memcpy(sandbox->image, creation->image.name, sizeof sandbox->image);
+	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
+	sandbox->box->spec = (struct box_spec){
+		.image = creation->image_index,
+		.is_private = sandbox->is_private,
+		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
+		.memory_bytes = c->memory_bytes ? c->memory_bytes : config->memory_bytes,
+		.disk_bytes = c->disk_bytes,
+		.inodes = c->inodes,
+		.pids_max = c->pids_max ? c->pids_max : config->pids_max,
+		.hostname = *sandbox->hostname ? sandbox->hostname : "sandbox",
+	};
+}
+
+static int sandbox_label(struct sandbox *sandbox, const struct request *request)
+{
+	const struct dsec_wire_items *labels = &request->body.create.labels;
+
+	if (!labels->count)
+		return 0;
+	sandbox->labels = malloc(labels->bytes);
+	if (!sandbox->labels)
+		return -ENOMEM;
+	memcpy(sandbox->labels, request->payload.payload + labels->at, labels->bytes);
+	sandbox->labels_bytes = labels->bytes;
+	sandbox->labels_count = labels->count;
+	return 0;
+}
+
+static struct status create_one(struct creation *creation, uint32_t index)
+{
+	struct part *part = creation->part;
+	struct shard *shard = part->shard;
+	struct sandbox *sandbox;
+	int r;
+
+	if (part->cancelled || shard->stopping)
+		return status_of_errno(-ECANCELED, "create", "cancel");
+	sandbox = sandbox_new(shard);
+	if (!sandbox) {
+		shard->stats.refused++;
+		return status_of_errno(-EAGAIN, "create", "sandboxes_max");
+	}
+	r = sandbox_label(sandbox, part->request);
+	if (r < 0) {
+		sandbox_free(sandbox);
+		return status_of_errno(r, "create", "labels");
+	}
+	sandbox_describe(sandbox, creation);
+	sandbox->creator = part;
+	sandbox->index = index;
+	sandbox->box->built = box_built;
+	part->running++;
+	shard->backend->class->box_build(sandbox->box);
+	return STATUS_OK;
+}
+
+static void create_more(struct creation *creation)
+{
+	struct part *part = creation->part;
+
+	creation->pumping = true;
+	while (part->started < part->count && part->running < CREATES_AT_ONCE) {
+		uint32_t index = part->first + part->started++;
+		struct status s = create_one(creation, index);
+
+		if (s.code) {
+			part->shard->creates_waiting--;
+			emit_failed(part, index, &s);
+			if (s.code == DSEC_CANCELLED)
+				status_merge(&part->status, &s);
+		}
+	}
+	creation->pumping = false;
+	if (part->started == part->count && !part->running)
+		creation_end(creation, NULL);
+}
+
+static void image_ready(struct image_want *want, int result)
+{
+	struct creation *creation = container_of(want, struct creation, image);
+	struct part *part = creation->part;
+	struct status s = STATUS_OK;
+
+	if (result < 0) {
+		s = status_of_errno(result, "create", "image");
+		if (result == -ENOENT || result == -EINVAL) {
+			s.code = result == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
+			s.blame = DSEC_BLAME_CALLER;
+			s.detail = "no such image; see the engine's --images directory";
+		}
+		part->shard->creates_waiting -= part->count;
+		creation_end(creation, &s);
+		return;
+	}
+	creation->image_index = (uint32_t)result;
+	create_more(creation);
+}
+
+void create_part(struct part *part)
+{
+	struct shard *shard = part->shard;
+	struct creation *creation = calloc(1, sizeof *creation);
+	uint32_t room = shard->config->creates_waiting_max;
+	struct status s;
+	int r;
+
+	if (!creation) {
+		s = status_of_errno(-ENOMEM, "create", "request");
+		part_end(part, &s, NULL);
+		return;
+	}
+	creation->part = part;
+	part->work = creation;
+	s = check_fields(creation);
+	if (s.code) {
+		creation_end(creation, &s);
+		return;
+	}
+	room = room > shard->creates_waiting ? room - shard->creates_waiting : 0;
+	refuse_excess(part, room);
+	shard->creates_waiting += part->count;
+	creation->image.shard = shard;
+	creation->image.ready = image_ready;
+	r = image_get(&creation->image);
+	if (r != -EAGAIN)
+		image_ready(&creation->image, r);
+}
+
+/* What has not begun does not begin; what is being built is undone, or won the race. */
+void create_part_cancel(struct part *part)
+{
+	struct shard *shard = part->shard;
+
+	for (uint32_t i = 0; part->running && i < shard->sandboxes.count; i++) {
+		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
+
+		if (sandbox && sandbox->creator == part)
+			flow_cancel(&sandbox->box->flow);
+	}
+}

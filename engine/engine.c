@@ -1,0 +1,27 @@
+/*
+ * The engine process, from start to end. Called by the keeper in a process of its own.
+ */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/base/log.h"
+#include "engine/control.h"
+
+enum { EXIT_CLEAN = 0, EXIT_BROKEN = 1, EXIT_TRY_AGAIN = 75 };
+
+int engine_run(const struct config *config, const struct engine_handover *handover)
+{
+	struct control *control;
+	int r;
+
+	r = control_open(config, handover, &control);
+	if (r < 0) {
+		log_error("engine start failed err=%s", strerror(-r));
+		/* What another engine still holds, or memory, may be there a moment later. */
+		return r == -EBUSY || r == -ENOMEM || r == -EAGAIN ? EXIT_TRY_AGAIN : EXIT_BROKEN;
+	}
+	control_run(control);
+	return control_close(control) < 0 ? EXIT_BROKEN : EXIT_CLEAN;
+}

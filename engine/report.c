@@ -1,0 +1,68 @@
+/*
+ * What the engine says about itself: capabilities and the account of what it holds. Called by
+ * request.c; every figure is read when asked.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "engine/config.h"
+#include "engine/request.h"
+#include "engine/shard.h"
+
+void check_part(struct part *part)
+{
+	struct shard *shard = part->shard;
+	const struct io_stats *io = io_stats(shard->io);
+	struct backend_gauges gauges;
+
+	shard->backend->class->gauges(shard->backend, &gauges);
+	part->check = (struct dsec_wire_check){
+		.size = sizeof part->check,
+		.clients = shard->clients_live,
+		.sandboxes = shard->sandboxes_live,
+		.execs = pool_taken(&shard->execs),
+		.slots = gauges.slots_made,
+		.slots_free = gauges.slots_clean,
+		.slots_rebuilding = gauges.slots_rebuilding,
+		.launchers = gauges.launchers,
+		.callbacks = io->callbacks,
+		.callbacks_over_1ms = io->callbacks_over_1ms,
+		.callback_max_ns = io->callback_max_ns,
+		.created_total = shard->stats.created,
+		.reused_total = gauges.reused,
+		.destroyed_total = shard->stats.destroyed,
+		.refused_total = shard->stats.refused,
+		.failed_total = shard->stats.failed,
+		.launchers_lost = gauges.launchers_lost,
+	};
+	part_end(part, NULL, NULL);
+}
+
+void capabilities_part(struct part *part)
+{
+	const struct node *node = part->shard->node;
+	const struct config *config = node->config;
+	struct dsec_wire_caps body = {
+		.size = sizeof body,
+		.shards = node->shard_count,
+		.features = node->features,
+		.epoch = node->epoch,
+		.node = { node->id, 0 },
+		.sandboxes_max = config->sandboxes_max,
+		.execs_max = config->execs_max,
+		.requests_max = config->requests_max,
+		.clients_max = config->clients_max,
+		.argument_bytes_max = EXEC_ARGUMENT_BYTES_MAX,
+		.output_bytes_max = EXEC_OUTPUT_BYTES_MAX,
+		.backends = 1,
+		.unenforced = node->unenforced,
+	};
+	struct emission e = { .kind = DSEC_EV_DONE, .body = &body, .bytes = sizeof body };
+	struct utsname kernel;
+
+	(void)snprintf(body.version, sizeof body.version, "%s", DSEC_VERSION);
+	if (uname(&kernel) == 0)
+		(void)snprintf(body.kernel, sizeof body.kernel, "%.63s", kernel.release);
+	part_end(part, NULL, &e);
+}

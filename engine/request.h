@@ -1,0 +1,108 @@
+/*
+ * A request from acceptance to its LAST, and its parts. A request belongs to the shard of the
+ * channel it came by. Its work is done in parts, one per shard that is concerned; a part's events
+ * travel home by mail and are posted there, in order, before the part's end is known.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dsec/ring.h"
+#include "engine/base/io.h"
+#include "engine/base/timer.h"
+#include "engine/wire.h"
+
+struct channel;
+struct shard;
+struct request;
+struct sandbox;
+
+/* What goes wrong, as a client sees it. Zero: all is well. */
+struct status {
+	uint16_t code, blame;
+	int error; /* positive errno */
+	uint32_t retry_after_ms;
+	const char *table, *step; /* "container", "spawn"; step NULL: none */
+	const char *detail;	  /* for people; static text or NULL */
+};
+
+#define STATUS_OK ((struct status){ 0 })
+
+struct part {
+	struct mail mail;	 /* out, then home */
+	struct mail cancel_mail; /* out, then home */
+	struct request *request;
+	struct shard *shard; /* where it runs */
+	uint32_t first, count; /* create: indices first .. first + count - 1 */
+	uint32_t started, running;
+	bool cancelled, ended;
+	struct dsec_wire_check check; /* gathered */
+	struct status status;	      /* the worst of the part: decides the LAST */
+	struct sandbox *sandbox;      /* exec: where */
+	void *work;		      /* the op's own */
+	bool has_final;
+	struct dsec_ring_event final; /* with its payload: goes into the LAST */
+	char *final_payload;
+};
+
+struct request {
+	struct dsec_ring_request entry; /* our copy */
+	struct wire payload;		/* our copy, or the caller's until taken */
+	struct channel *channel;
+	struct shard *home;
+	struct request *next, *previous; /* of the channel, newest first */
+	struct part *parts, only;
+	uint32_t part_count, parts_ended, cancels_out;
+	bool cancelled, late, detached;
+	struct timer deadline;
+	/* decoded payloads that parts read */
+	union {
+		struct dsec_wire_create create;
+		struct dsec_wire_exec exec;
+		struct dsec_wire_select select;
+		struct dsec_wire_list list;
+	} body;
+	uint64_t client; /* identity of the connection: for on_disconnect */
+};
+
+/*
+ * Take a checked copy of an entry and its payload (malloc'ed, owned from here on). Everything that
+ * is wrong with it ends it with a LAST; there is no other way to fail.
+ */
+void request_begin(struct channel *channel, const struct dsec_ring_request *entry, char *payload);
+/* The client went: events are dropped from here on, the work goes on. */
+void request_detach(struct request *request);
+
+/* ---- for the ops, on the part's shard ---- */
+
+struct emission {
+	uint16_t kind;
+	uint16_t flags;
+	struct dsec_wire_id subject;
+	uint64_t exec, offset;
+	uint16_t stream, index;
+	const void *body; /* copied */
+	uint32_t bytes;
+	struct status status; /* not OK: its text is added to the payload */
+};
+
+/* Send one event of a part home. Never LAST: that follows from part_end(). */
+void part_emit(struct part *part, const struct emission *e);
+/* The part is over; `final` (may be NULL) goes into the LAST if this is the only part. */
+void part_end(struct part *part, const struct status *status, const struct emission *final);
+
+struct status status_of_errno(int error, const char *table, const char *step);
+/* A worse status wins: for what a request of several parts ends with. */
+void status_merge(struct status *into, const struct status *other);
+
+/* The ops, each in its own file. They end the part now or later. */
+void create_part(struct part *part);
+void create_part_cancel(struct part *part);
+void destroy_part(struct part *part);
+void exec_part(struct part *part);
+void exec_part_cancel(struct part *part);
+void list_part(struct part *part);
+void stats_part(struct part *part);
+void check_part(struct part *part);
+void capabilities_part(struct part *part);

@@ -1,0 +1,309 @@
+/*
+ * Sandboxes of a shard, from built to gone. Called by the ops, by timers and by the backend. Destroy
+ * is legal in every state; what waits for it is told exactly once, when nothing of the sandbox runs.
+ */
+#include "engine/sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/exec.h"
+#include "engine/shard.h"
+
+#define NS_PER_S 1000000000ull
+
+static void sandbox_expired(struct timer *timer);
+
+struct sandbox *sandbox_new(struct shard *shard)
+{
+	struct sandbox *sandbox = pool_take(&shard->sandboxes);
+
+	if (!sandbox)
+		return NULL;
+	sandbox->box = shard->backend->class->box_new(shard->backend);
+	if (!sandbox->box) {
+		pool_put(&shard->sandboxes, sandbox);
+		return NULL;
+	}
+	/* shard 12 | sequence 32 | place in the pool 20: found without a table, never used again */
+	sandbox->id.hi = shard->node->id;
+	sandbox->id.lo = (uint64_t)shard->number << DSEC_ID_SHARD_SHIFT |
+			 (++shard->id_sequence & 0xffffffff) << 20 |
+			 pool_index_of(&shard->sandboxes, sandbox);
+	sandbox->shard = shard;
+	sandbox->state = DSEC_STATE_CREATING;
+	sandbox->exec_next = 1;
+	sandbox->box->owner = sandbox;
+	sandbox->expiry.expired = sandbox_expired;
+	shard->sandboxes_live++;
+	return sandbox;
+}
+
+void sandbox_free(struct sandbox *sandbox)
+{
+	struct shard *shard = sandbox->shard;
+
+	timer_clear(&shard->timers, &sandbox->expiry);
+	shard->backend->class->box_free(sandbox->box);
+	free(sandbox->labels);
+	pool_put(&shard->sandboxes, sandbox);
+	shard->sandboxes_live--;
+	shard_check_stopped(shard);
+}
+
+struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id)
+{
+	struct sandbox *sandbox = pool_at(&shard->sandboxes, id.lo & 0xfffff);
+
+	if (!sandbox || sandbox->id.lo != id.lo || sandbox->id.hi != id.hi)
+		return NULL;
+	return sandbox;
+}
+
+/* ---- time ---- */
+
+static uint64_t sandbox_deadline_ns(const struct sandbox *sandbox)
+{
+	uint64_t at = UINT64_MAX;
+
+	if (sandbox->ttl_s)
+		at = sandbox->created_ns + sandbox->ttl_s * NS_PER_S;
+	if (sandbox->idle_ttl_s && !sandbox->exec_count &&
+	    sandbox->used_ns + sandbox->idle_ttl_s * NS_PER_S < at)
+		at = sandbox->used_ns + sandbox->idle_ttl_s * NS_PER_S;
+	return at;
+}
+
+void sandbox_touch(struct sandbox *sandbox)
+{
+	struct timers *timers = &sandbox->shard->timers;
+	uint64_t at;
+
+	sandbox->used_ns = io_now_ns(sandbox->shard->io);
+	if (sandbox->state != DSEC_STATE_RUNNING)
+		return;
+	at = sandbox_deadline_ns(sandbox);
+	if (at == UINT64_MAX)
+		timer_clear(timers, &sandbox->expiry);
+	else if (!timer_is_set(&sandbox->expiry) || sandbox->expiry.at_ns != at)
+		(void)timer_set(timers, &sandbox->expiry, at); /* room for one per sandbox */
+}
+
+static void sandbox_expired(struct timer *timer)
+{
+	struct sandbox *sandbox = container_of(timer, struct sandbox, expiry);
+
+	sandbox_destroy(sandbox, NULL);
+}
+
+/* ---- the end ---- */
+
+static void sandbox_try_free(struct sandbox *sandbox);
+
+static void sandbox_gone(struct box *box)
+{
+	struct sandbox *sandbox = box->owner;
+
+	sandbox->box->owner = NULL;
+	sandbox_try_free(sandbox);
+}
+
+static void sandbox_died(struct box *box, int status)
+{
+	struct sandbox *sandbox = box->owner;
+
+	log_warning("sandbox died id=%u.%llx status=0x%x", sandbox->shard->number,
+		    (unsigned long long)sandbox->id.lo, (unsigned int)status);
+	sandbox_destroy(sandbox, NULL);
+}
+
+void sandbox_built(struct sandbox *sandbox)
+{
+	sandbox->state = DSEC_STATE_RUNNING;
+	sandbox->created_ns = io_now_ns(sandbox->shard->io);
+	sandbox->box->died = sandbox_died;
+	sandbox->box->gone = sandbox_gone;
+	sandbox->shard->stats.created++;
+	sandbox_touch(sandbox);
+	if (sandbox->wanted_gone)
+		sandbox_destroy(sandbox, NULL);
+}
+
+/* Frees it, then tells those who wait for its end. */
+static void sandbox_free_and_tell(struct sandbox *sandbox)
+{
+	struct gone_waiter *waiter = sandbox->waiters;
+
+	sandbox->waiters = NULL;
+	sandbox_free(sandbox);
+	while (waiter) {
+		struct gone_waiter *next = waiter->next;
+		struct part *part = waiter->part;
+
+		free(waiter);
+		if (--part->running == 0)
+			part_end(part, NULL, NULL);
+		waiter = next;
+	}
+}
+
+void sandbox_failed(struct sandbox *sandbox)
+{
+	sandbox_free_and_tell(sandbox);
+}
+
+/* When its box is gone, and so are its execs. */
+static void sandbox_try_free(struct sandbox *sandbox)
+{
+	if (sandbox->state != DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
+	    sandbox->usage_part)
+		return;
+	sandbox->shard->stats.destroyed++;
+	sandbox_free_and_tell(sandbox);
+}
+
+void sandbox_exec_over(struct sandbox *sandbox)
+{
+	sandbox->exec_count--;
+	sandbox_touch(sandbox);
+	sandbox_try_free(sandbox);
+}
+
+void sandbox_usage_over(struct sandbox *sandbox)
+{
+	sandbox_try_free(sandbox);
+}
+
+static void sandbox_wait(struct sandbox *sandbox, struct part *part)
+{
+	struct gone_waiter *waiter = malloc(sizeof *waiter);
+
+	if (!waiter) {
+		struct status s = status_of_errno(-ENOMEM, "destroy", "wait");
+
+		status_merge(&part->status, &s); /* it goes; only nobody can say when */
+		return;
+	}
+	part->running++;
+	*waiter = (struct gone_waiter){ part, sandbox->waiters };
+	sandbox->waiters = waiter;
+}
+
+void sandbox_destroy(struct sandbox *sandbox, struct part *waiter)
+{
+	if (waiter)
+		sandbox_wait(sandbox, waiter);
+	if (sandbox->state == DSEC_STATE_CREATING) {
+		sandbox->wanted_gone = true;
+		return;
+	}
+	if (sandbox->state == DSEC_STATE_DESTROYING)
+		return;
+	sandbox->state = DSEC_STATE_DESTROYING;
+	timer_clear(&sandbox->shard->timers, &sandbox->expiry);
+	execs_end(sandbox);
+	sandbox->shard->backend->class->box_unwind(sandbox->box);
+}
+
+void sandboxes_destroy_all(struct shard *shard)
+{
+	for (uint32_t i = 0; i < shard->sandboxes.count; i++) {
+		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
+
+		if (sandbox)
+			sandbox_destroy(sandbox, NULL);
+	}
+}
+
+/* ---- connections that ended ---- */
+
+void sandboxes_disconnect(struct shard *shard, uint64_t client)
+{
+	for (uint32_t i = 0; shard->sandboxes_live && i < shard->sandboxes.count; i++) {
+		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
+
+		if (sandbox && sandbox->client == client &&
+		    sandbox->on_disconnect == DSEC_DISCONNECT_DESTROY)
+			sandbox_destroy(sandbox, NULL);
+	}
+}
+
+struct disconnect_mail {
+	struct mail mail;
+	uint64_t client;
+};
+
+static void disconnect_deliver(struct mail *mail, void *owner)
+{
+	struct disconnect_mail *m = container_of(mail, struct disconnect_mail, mail);
+
+	sandboxes_disconnect(owner, m->client);
+	free(m);
+}
+
+void sandboxes_disconnect_elsewhere(struct shard *shard, uint64_t client)
+{
+	struct node *node = shard->node;
+
+	for (uint32_t i = 0; i < node->shard_count; i++) {
+		struct disconnect_mail *m;
+
+		if (node->shards[i] == shard)
+			continue;
+		m = malloc(sizeof *m);
+		if (!m) {
+			log_error("disconnect not told shard=%u err=ENOMEM, continuing", i);
+			continue; /* their ttl ends them */
+		}
+		m->client = client;
+		m->mail.deliver = disconnect_deliver;
+		shard_send(shard, node->shards[i], &m->mail);
+	}
+}
+
+/* ---- selections ---- */
+
+bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payload,
+			const struct dsec_wire_items *labels)
+{
+	const struct wire own = { sandbox->labels, sandbox->labels_bytes };
+	const struct dsec_wire_items all = { 0, own.bytes, sandbox->labels_count, 0 };
+	struct dsec_wire_ref key, value, own_key, own_value;
+	uint32_t cursor = 0;
+
+	while (wire_next(payload, labels, &cursor, &key) > 0 &&
+	       wire_next(payload, labels, &cursor, &value) > 0) {
+		uint32_t at = 0;
+		bool found = false;
+
+		while (!found && wire_next(&own, &all, &at, &own_key) > 0 &&
+		       wire_next(&own, &all, &at, &own_value) > 0)
+			found = key.bytes == own_key.bytes && value.bytes == own_value.bytes &&
+				!memcmp(payload->payload + key.at, own.payload + own_key.at,
+					key.bytes) &&
+				!memcmp(payload->payload + value.at, own.payload + own_value.at,
+					value.bytes);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+bool sandbox_matches(const struct sandbox *sandbox, const struct wire *payload,
+		     const struct dsec_wire_select *select, struct dsec_wire_id subject)
+{
+	struct dsec_wire_id id;
+
+	if (sandbox->id.lo == subject.lo && sandbox->id.hi == subject.hi)
+		return true;
+	for (uint32_t i = 0; i < select->count; i++) {
+		memcpy(&id, payload->payload + select->ids.at + i * sizeof id, sizeof id);
+		if (sandbox->id.lo == id.lo && sandbox->id.hi == id.hi)
+			return true;
+	}
+	return select->labels.count &&
+	       sandbox_has_labels(sandbox, payload, &select->labels);
+}

@@ -1,0 +1,83 @@
+/*
+ * Sandboxes of a shard: what a client knows by id. Made by create.c, ended here.
+ *
+ *	creating --built--> running --destroy, ttl, death of PID 1--> destroying --gone--> (freed)
+ *	        \--failed--> (freed)
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "dsec/ring.h"
+#include "engine/base/timer.h"
+#include "engine/request.h"
+
+struct exec;
+struct shard;
+
+enum { HOSTNAME_BYTES_MAX = 64, IMAGE_NAME_BYTES_MAX = 128, LABEL_BYTES_MAX = 2048 };
+
+/* A destroy request that waits for a sandbox to be gone. */
+struct gone_waiter {
+	struct part *part;
+	struct gone_waiter *next;
+};
+
+struct sandbox {
+	struct shard *shard;
+	struct dsec_wire_id id;
+	enum dsec_state state;
+	struct box *box;
+	struct part *creator; /* while creating */
+	uint32_t index;	      /* of the create's count */
+	uint64_t client;      /* whose connection created it */
+	uint32_t on_disconnect;
+	uint64_t created_ns, used_ns;
+	uint32_t ttl_s, idle_ttl_s; /* 0: none */
+	struct timer expiry;
+	struct exec *execs;
+	uint32_t exec_count;
+	uint64_t exec_next; /* number of the next exec, from 1 */
+	struct gone_waiter *waiters;
+	struct box_usage usage;
+	struct part *usage_part;
+	bool is_private;
+	bool wanted_gone; /* destroy as soon as it is built */
+	char image[IMAGE_NAME_BYTES_MAX];
+	char hostname[HOSTNAME_BYTES_MAX];
+	char *labels; /* packed as on the wire: {bytes, data} key, value, …; NULL: none */
+	uint32_t labels_bytes, labels_count;
+};
+
+/* Creating; NULL when the shard has no room. */
+struct sandbox *sandbox_new(struct shard *shard);
+/* Its box is built: running. */
+void sandbox_built(struct sandbox *sandbox);
+/* It could not be built and nothing of it is left. */
+void sandbox_failed(struct sandbox *sandbox);
+void sandbox_free(struct sandbox *sandbox);
+/* The running sandbox of an id, or NULL. */
+struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id);
+/* Legal in every state, any number of times. `waiter` (may be NULL) is told when it is gone. */
+void sandbox_destroy(struct sandbox *sandbox, struct part *waiter);
+/* An exec began or ended: idle time starts anew. */
+void sandbox_touch(struct sandbox *sandbox);
+/* Its usage was read: it may be freed now. */
+void sandbox_usage_over(struct sandbox *sandbox);
+/* All destroyed: the engine stops. */
+void sandboxes_destroy_all(struct shard *shard);
+
+/* A connection ended: its sandboxes with on_disconnect = destroy go. */
+void sandboxes_disconnect(struct shard *shard, uint64_t client);
+/* … on all other shards. */
+void sandboxes_disconnect_elsewhere(struct shard *shard, uint64_t client);
+
+/*
+ * Does a sandbox match a selection? An empty one matches nothing; `subject` counts as one more id.
+ */
+bool sandbox_matches(const struct sandbox *sandbox, const struct wire *payload,
+		     const struct dsec_wire_select *select, struct dsec_wire_id subject);
+bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payload,
+			const struct dsec_wire_items *labels);

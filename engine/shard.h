@@ -1,0 +1,82 @@
+/*
+ * A shard: one thread pinned to a CPU, one ring, its own sandboxes, execs, channels, timers and
+ * launcher workers. Shards share the read-only `struct node` and nothing else; they speak by mail.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "engine/base/flow.h"
+#include "engine/base/io.h"
+#include "engine/base/pool.h"
+#include "engine/base/timer.h"
+#include "engine/config.h"
+
+struct control;
+struct channel;
+struct client;
+struct shard;
+
+/* Of the whole engine: written before the shards start, then read-only. */
+struct node {
+	const struct config *config;
+	struct control *control;
+	struct backend_node *backend_node;
+	struct shard **shards;
+	uint32_t shard_count;
+	uint32_t sandboxes_per_shard, execs_per_shard, requests_per_shard;
+	uint64_t id;	/* the high half of every sandbox id: this node and this engine's epoch */
+	uint64_t epoch; /* milliseconds since 1970 when this engine started */
+	uint64_t features;
+	uint32_t unenforced; /* enum dsec_limit */
+};
+
+struct shard_stats {
+	uint64_t created, destroyed, refused, failed, execs;
+};
+
+struct shard {
+	struct node *node;
+	const struct config *config;
+	uint32_t number;
+	struct io *io;
+	struct timers timers;
+	struct flow_host host;
+	struct flow_stats *flow_stats;
+	struct backend *backend;
+	struct pool sandboxes, execs, requests;
+	struct shard_stats stats;
+	struct client *clients;
+	uint64_t client_sequence;
+	uint32_t sandboxes_live, creates_waiting, clients_live;
+	/* channels whose rings are looked at every turn, and those with events to announce */
+	struct channel *awake, *announce;
+	uint32_t backlogged; /* channels that wait for room in the client's memory */
+	uint64_t id_sequence;
+	uint32_t rotation; /* where the next single create goes */
+	struct mail *local, **local_last; /* to itself */
+	pthread_t thread;
+	int start_error;
+	bool stopping, draining, ended;
+	struct mail stop_mail, stopped_mail, end_mail;
+};
+
+/* Starts the thread and returns when its loop can take mail: 0 or -errno. */
+int shard_start(struct node *node, uint32_t number, struct shard **ret);
+/*
+ * From the control thread's loop, in two steps, because shards send each other mail to the last:
+ * destroy and give back everything, after which control_shard_stopped() is told; then, when every
+ * shard has stopped, end the thread.
+ */
+void shard_stop(struct shard *shard, struct io *from);
+void shard_end(struct shard *shard, struct io *from);
+/* After the thread ended. */
+void shard_free(struct shard *shard);
+/* Mail to any shard, this one too; delivered by its loop. */
+void shard_send(struct shard *from, struct shard *to, struct mail *mail);
+/* A sandbox, channel or request of this shard went: the shard may be done stopping. */
+void shard_check_stopped(struct shard *shard);
