@@ -1,0 +1,455 @@
+/*
+ * The engine's part in launcher tests. Must hold: whatever a test did, harness_close() ends every
+ * process below the test's cgroup folder, and what it had to end beyond the workers is a failure.
+ */
+#include "tests/root/launch/harness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/container/launcher.h"
+#include "engine/base/cleanup.h"
+#include "tests/root/launch/image.h"
+
+/* The one state beside the harness: how many checks failed in the test that runs. */
+static unsigned failures;
+
+bool expect_at(bool holds, const char *file, int line, const char *what)
+{
+	if (!holds) {
+		failures++;
+		printf("    %s:%d: failed: %s\n", file, line, what);
+	}
+	return holds;
+}
+
+void note(const char *format, ...)
+{
+	va_list arguments;
+
+	printf("    ");
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+}
+
+void sleep_ms(unsigned ms)
+{
+	const struct timespec pause = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	(void)nanosleep(&pause, NULL); /* shorter is fine */
+}
+
+long text_read_at(int dir_fd, const char *path, char *text, size_t size)
+{
+	auto_close int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
+	ssize_t bytes;
+
+	if (fd < 0)
+		return -errno;
+	bytes = read(fd, text, size - 1);
+	if (bytes < 0)
+		return -errno;
+	text[bytes] = 0;
+	return bytes;
+}
+
+int child_reap(pid_t pid)
+{
+	int status = -1;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
+bool child_reap_within(pid_t pid, unsigned ms)
+{
+	for (unsigned i = 0; i <= ms; i++) {
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			return true;
+		sleep_ms(1);
+	}
+	return false;
+}
+
+/* Requests and replies. */
+
+static size_t parcel_pack(const struct parcel *parcel, struct launch_request *q, char *bytes)
+{
+	char *at = bytes;
+
+	for (const char *const *s = parcel->argv; s && *s; s++, q->argument_count++)
+		at = stpcpy(at, *s) + 1;
+	for (const char *const *s = parcel->envp; s && *s; s++, q->environment_count++)
+		at = stpcpy(at, *s) + 1;
+	if (parcel->argv)
+		at = stpcpy(at, parcel->cwd ? parcel->cwd : "") + 1;
+	return (size_t)(at - bytes);
+}
+
+bool harness_send(struct harness *h, unsigned worker, struct launch_request *q,
+		  const struct parcel *parcel)
+{
+	char control[CMSG_SPACE(16 * sizeof(int))] __attribute__((aligned(8))) = { 0 };
+	auto_free char *payload = malloc(LAUNCH_PAYLOAD_BYTES_MAX);
+	struct iovec parts[2] = { { q, sizeof *q }, { payload, 0 } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+
+	if (parcel) {
+		parts[1].iov_len = parcel_pack(parcel, q, payload);
+		q->payload_bytes = (uint32_t)parts[1].iov_len;
+		q->descriptor_count = parcel->fd_count;
+	}
+	if (parcel && parcel->fd_count) {
+		struct cmsghdr *c;
+
+		message.msg_control = control;
+		message.msg_controllen = CMSG_SPACE(parcel->fd_count * sizeof(int));
+		c = CMSG_FIRSTHDR(&message);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(parcel->fd_count * sizeof(int));
+		memcpy(CMSG_DATA(c), parcel->fds, parcel->fd_count * sizeof(int));
+	}
+	q->tag = ++h->tag;
+	return sendmsg(h->channels[worker], &message, MSG_NOSIGNAL) >= 0;
+}
+
+struct launch_reply harness_receive(struct harness *h, unsigned worker)
+{
+	struct launch_reply reply = { .error = EPIPE };
+	ssize_t bytes = recv(h->channels[worker], &reply, sizeof reply, 0);
+
+	if (bytes != sizeof reply)
+		reply = (struct launch_reply){ .error = EPIPE };
+	else
+		expect(reply.step < LAUNCH_STEP_COUNT && (reply.error == 0) == (reply.step == 0));
+	return reply;
+}
+
+struct launch_reply harness_ask(struct harness *h, unsigned worker, struct launch_request *q,
+				const struct parcel *parcel)
+{
+	struct launch_reply reply = { .error = EPIPE };
+
+	if (harness_send(h, worker, q, parcel))
+		reply = harness_receive(h, worker);
+	if (reply.error != EPIPE)
+		expect(reply.tag == q->tag);
+	return reply;
+}
+
+struct launch_request harness_request(const struct harness *h, uint32_t op, uint32_t slot)
+{
+	const struct harness_options *o = &h->options;
+
+	return (struct launch_request){
+		.op = op,
+		.slot = slot,
+		.image = HARNESS_IMAGE,
+		.limit_ms = o->limit_ms ? o->limit_ms : 2000,
+		.uid_base = HARNESS_UID_BASE + slot * 65536,
+		.processes_max = o->processes_max,
+		.disk_bytes = (o->disk_mib ? o->disk_mib : 16) * 1048576ull,
+		.inodes = o->inodes ? o->inodes : 4096,
+		.hostname = "sandbox",
+	};
+}
+
+struct launch_reply harness_op(struct harness *h, uint32_t op, uint32_t slot)
+{
+	struct launch_request request = harness_request(h, op, slot);
+
+	return harness_ask(h, 0, &request, NULL);
+}
+
+/* Sandboxes. */
+
+struct box box_start(struct harness *h, uint32_t slot, uint32_t flags)
+{
+	struct launch_request request = harness_request(h, LAUNCH_SPAWN, slot);
+	struct launch_reply reply;
+
+	request.flags = flags;
+	reply = harness_ask(h, 0, &request, NULL);
+	if (expect(reply.error == 0 && reply.pid > 0))
+		return (struct box){ reply.pid, slot };
+	note("spawn: %s at %s", strerror(reply.error), launch_step_name(reply.step));
+	if (reply.pid > 0)
+		(void)child_reap(reply.pid);
+	return (struct box){ 0, slot };
+}
+
+void box_stop(const struct box *box)
+{
+	if (box->pid <= 0)
+		return;
+	(void)kill(box->pid, SIGKILL); /* not reaped yet: the pid is its own */
+	(void)child_reap(box->pid);
+}
+
+void box_end(struct harness *h, const struct box *box)
+{
+	struct launch_reply reply;
+
+	box_stop(box);
+	reply = harness_op(h, LAUNCH_DROP, box->slot);
+	expect(reply.error == 0);
+}
+
+static int output_collect(struct harness *h, int fd, pid_t pid)
+{
+	size_t filled = 0;
+	ssize_t bytes;
+
+	while ((bytes = read(fd, h->output + filled, sizeof h->output - 1 - filled)) > 0)
+		filled += (size_t)bytes;
+	h->output[filled] = 0;
+	return child_reap(pid);
+}
+
+int harness_exec(struct harness *h, const struct box *box, const char *const *argv,
+		 const struct exec_options *o, struct launch_reply *ret_reply)
+{
+	static const struct exec_options standard;
+	static const char *const environment[] = { "PATH=/bin", NULL };
+	struct launch_request request = harness_request(h, LAUNCH_EXEC, box->slot);
+	struct launch_reply reply;
+	int ends[2], fds[3];
+
+	o = o ? o : &standard;
+	if (!expect(pipe2(ends, O_CLOEXEC) == 0))
+		return -1;
+	fds[0] = o->input_fd;
+	fds[1] = fds[2] = ends[1];
+	request.pid = box->pid;
+	request.leaf = o->leaf;
+	request.flags = o->flags;
+	if (o->user)
+		(void)snprintf(request.user, sizeof request.user, "%s", o->user);
+	struct parcel parcel = { argv, o->envp ? o->envp : environment, o->cwd, fds + !o->input_fd,
+				 o->input_fd ? 3 : 2 };
+
+	reply = harness_ask(h, 0, &request, &parcel);
+	(void)close(ends[1]); /* the program has its own */
+	if (ret_reply)
+		*ret_reply = reply;
+	if (reply.error || o->leave_alone) {
+		(void)close(ends[0]); /* nobody reads */
+		if (reply.error && reply.pid > 0)
+			(void)child_reap(reply.pid);
+		return reply.error ? -1 : 0;
+	}
+	int status = output_collect(h, ends[0], reply.pid);
+
+	(void)close(ends[0]); /* read to its end */
+	return status;
+}
+
+bool probe(struct harness *h, const struct box *box, const char *what, const char *argument)
+{
+	const char *const argv[] = { "/bin/probe", what, argument, NULL };
+	struct launch_reply reply = { 0 };
+	int status = harness_exec(h, box, argv, NULL, &reply);
+
+	if (status != 0)
+		note("probe %s %s: status %x error %s at %s: %s", what, argument ? argument : "",
+		     (unsigned)status, strerror(reply.error), launch_step_name(reply.step),
+		     h->output);
+	return status == 0;
+}
+
+/* Set-up and what is left. */
+
+bool worker_start_another(struct harness *h, unsigned worker)
+{
+	const char *path = h->options.fault ? LAUNCHER_FAULTS_PATH : LAUNCHER_PATH;
+	auto_close int program = open(path, O_RDONLY | O_CLOEXEC);
+	const struct launcher_options options = { .program_fd = program,
+						  .vault = &h->vault,
+						  .cgroup_fd = h->cgroup_fd,
+						  .init_fd = h->init_fd,
+						  .proc_fd = h->proc_fd,
+						  .shard = worker,
+						  .fault = h->options.fault };
+
+	return expect(program >= 0) &&
+	       expect(launcher_start(&options, &h->channels[worker], &h->workers[worker]) == 0);
+}
+
+void worker_kill(struct harness *h, unsigned worker)
+{
+	(void)kill(h->workers[worker], SIGKILL); /* not reaped yet: the pid is its own */
+	(void)child_reap(h->workers[worker]);
+	(void)close(h->channels[worker]); /* dead */
+	h->channels[worker] = -1;
+}
+
+static bool cgroup_folder_make(struct harness *h)
+{
+	const char *root = access("/sys/fs/cgroup/unified/cgroup.procs", F_OK) == 0 ?
+				   "/sys/fs/cgroup/unified" :
+				   "/sys/fs/cgroup";
+
+	(void)snprintf(h->cgroup_path, sizeof h->cgroup_path, "%s/dsec-test-%d", root, getpid());
+	if (!expect(mkdir(h->cgroup_path, 0755) == 0))
+		return false;
+	h->cgroup_fd = open(h->cgroup_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return expect(h->cgroup_fd >= 0);
+}
+
+static bool image_attach(struct harness *h)
+{
+	struct launch_request request = harness_request(h, LAUNCH_ATTACH, 0);
+	int mount_fd = image_mount(h->options.image);
+	const struct parcel parcel = { .fds = &mount_fd, .fd_count = 1 };
+	struct launch_reply reply;
+
+	if (!expect(mount_fd >= 0))
+		return false;
+	reply = harness_ask(h, 0, &request, &parcel);
+	(void)close(mount_fd); /* it hangs in the vault */
+	return expect(reply.error == 0);
+}
+
+static bool harness_open(struct harness *h, const struct harness_options *options)
+{
+	*h = (struct harness){
+		.options = *options, .vault = { -1, -1, -1 }, .cgroup_fd = -1, .init_fd = -1
+	};
+	h->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	h->worker_count = options->workers ? options->workers : 1;
+	if (!expect(h->proc_fd >= 0) || !expect(vault_open(&h->vault) == 0) ||
+	    !expect(init_open(&h->init_fd) == 0) || !cgroup_folder_make(h))
+		return false;
+	for (unsigned i = 0; i < h->worker_count; i++)
+		if (!worker_start_another(h, i))
+			return false;
+	return image_attach(h);
+}
+
+static void workers_end(struct harness *h)
+{
+	for (unsigned i = 0; i < h->worker_count; i++) {
+		if (h->workers[i] <= 0)
+			continue;
+		(void)close(h->channels[i]); /* ends the worker */
+		if (!expect(child_reap_within(h->workers[i], 2000)))
+			worker_kill(h, i);
+	}
+}
+
+/* Folders that are left below the test's: each is a failure of the test. */
+static unsigned cgroups_left(const struct harness *h)
+{
+	char command[256], line[256];
+	unsigned left = 0;
+	FILE *found;
+
+	(void)snprintf(command, sizeof command, "find %s -mindepth 1 -depth -type d",
+		       h->cgroup_path);
+	found = popen(command, "r");
+	while (found && fgets(line, sizeof line, found)) {
+		left++;
+		line[strcspn(line, "\n")] = 0;
+		note("left: %s", line);
+		(void)rmdir(line); /* the last resort */
+	}
+	if (found)
+		(void)pclose(found); /* read to its end */
+	return left;
+}
+
+static void processes_end(const struct harness *h)
+{
+	auto_close int kill_fd = openat(h->cgroup_fd, "cgroup.kill", O_WRONLY | O_CLOEXEC);
+	char events[256] = "";
+
+	(void)text_read_at(h->cgroup_fd, "cgroup.events", events, sizeof events);
+	expect(strstr(events, "populated 0"));
+	expect(write(kill_fd, "1", 1) == 1);
+	for (unsigned i = 0; i < 2000 && !strstr(events, "populated 0"); i++) {
+		sleep_ms(1);
+		(void)text_read_at(h->cgroup_fd, "cgroup.events", events, sizeof events);
+	}
+}
+
+static void harness_close(struct harness *h)
+{
+	workers_end(h);
+	vault_close(&h->vault);
+	cleanup_close(&h->init_fd);
+	cleanup_close(&h->proc_fd);
+	if (h->cgroup_fd >= 0) {
+		processes_end(h);
+		expect(cgroups_left(h) == 0);
+		cleanup_close(&h->cgroup_fd);
+		expect(rmdir(h->cgroup_path) == 0);
+	}
+	/* Zombies too are somebody's that the test forgot. */
+	expect(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
+}
+
+static unsigned mounts_count(void)
+{
+	char text[65536];
+	unsigned lines = 0;
+
+	(void)text_read_at(AT_FDCWD, "/proc/self/mountinfo", text, sizeof text);
+	for (const char *at = text; *at; at++)
+		lines += *at == '\n';
+	return lines;
+}
+
+static unsigned test_run(const struct harness_test *test)
+{
+	const unsigned mounts = mounts_count();
+	auto_free struct harness *h = malloc(sizeof *h);
+
+	failures = 0;
+	printf("%s\n", test->name);
+	if (harness_open(h, &test->options))
+		test->run(h);
+	harness_close(h);
+	expect(mounts_count() == mounts);
+	printf("  %s\n", failures ? "FAILED" : "ok");
+	return failures;
+}
+
+int harness_main(int argc, char **argv, const struct harness_test *tests, size_t count)
+{
+	unsigned tested = 0, failed = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (geteuid() != 0) {
+		printf("skipped: the launcher needs root\n");
+		return 77;
+	}
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that nothing a test loses can hide */
+	image_build();
+	for (size_t i = 0; i < count; i++) {
+		if (argc > 1 && strcmp(argv[1], tests[i].name) != 0)
+			continue;
+		tested++;
+		failed += test_run(&tests[i]) != 0;
+	}
+	image_remove();
+	printf("Tested: %u\n", tested);
+	return failed ? 1 : 0;
+}
