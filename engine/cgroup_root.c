@@ -18,7 +18,7 @@
 #include "engine/base/log.h"
 
 enum {
-	DEPTH_MAX = 24,	   /* of cgroups below the root: we make 3, a sandbox may make more */
+	DEPTH_MAX = 24,	    /* of cgroups below the root: we make 3, a sandbox may make more */
 	SURVIVORS_MAX = 32, /* processes named in the log */
 };
 

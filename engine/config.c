@@ -21,18 +21,18 @@
 #include "engine/base/log.h"
 
 enum option_type {
-	OPTION_NAME,	 /* an instance's */
-	OPTION_PATH,	 /* const char * */
-	OPTION_COUNT,	 /* uint32_t */
-	OPTION_BYTES,	 /* uint64_t, suffix K M G T */
-	OPTION_LARGE,	 /* uint64_t without a unit */
-	OPTION_SECONDS,	 /* uint32_t, suffix s m h d */
-	OPTION_MODE,	 /* uint32_t, octal */
-	OPTION_LEVEL,	 /* enum log_level by name */
-	OPTION_FD,	 /* int, an open descriptor */
-	OPTION_ON,	 /* bool, no value */
-	OPTION_OFF,	 /* bool, no value */
-	OPTION_ANSWER,	 /* no value, not "run": `max` is an enum config_mode */
+	OPTION_NAME,	/* an instance's */
+	OPTION_PATH,	/* const char * */
+	OPTION_COUNT,	/* uint32_t */
+	OPTION_BYTES,	/* uint64_t, suffix K M G T */
+	OPTION_LARGE,	/* uint64_t without a unit */
+	OPTION_SECONDS, /* uint32_t, suffix s m h d */
+	OPTION_MODE,	/* uint32_t, octal */
+	OPTION_LEVEL,	/* enum log_level by name */
+	OPTION_FD,	/* int, an open descriptor */
+	OPTION_ON,	/* bool, no value */
+	OPTION_OFF,	/* bool, no value */
+	OPTION_ANSWER,	/* no value, not "run": `max` is an enum config_mode */
 };
 
 struct option {
@@ -215,13 +215,13 @@ bool config_is_given(const struct config *config, const char *option)
 void config_help(const struct config *config, FILE *to)
 {
 	fputs("usage: dsecd [OPTION...]\n\n"
-	      "Runs the DSec engine of this node under its keeper. Options, with the defaults of this\n"
-	      "machine; BYTES may end in K, M, G or T, TIME in s, m, h or d.\n\n",
+	      "Runs the DSec engine of this node under its keeper. Options, with the defaults\n"
+	      "of this machine; BYTES may end in K, M, G or T, TIME in s, m, h or d.\n\n",
 	      to);
 	for (size_t i = 0; i < OPTIONS; i++)
 		option_print(config, &options[i], to);
-	fputs("\nExit status: 0 after a clean end, 1 when something failed or was left, 2 when the\n"
-	      "configuration or the machine was refused. See dsecd(8).\n",
+	fputs("\nExit status: 0 after a clean end, 1 when something failed or was left, 2 when\n"
+	      "the configuration or the machine was refused. See dsecd(8).\n",
 	      to);
 }
 
@@ -313,10 +313,9 @@ static int option_number(const struct option *o, const char *value, uint64_t *re
 	}
 	if (r < 0 || number < o->min || number > o->max) {
 		fprintf(stderr,
-			o->type == OPTION_MODE ? "dsecd: --%s: %s is not from %" PRIo64
-						 " to %" PRIo64 "\n" :
-						 "dsecd: --%s: %s is not from %" PRIu64
-						 " to %" PRIu64 "\n",
+			o->type == OPTION_MODE ?
+				"dsecd: --%s: %s is not from %" PRIo64 " to %" PRIo64 "\n" :
+				"dsecd: --%s: %s is not from %" PRIu64 " to %" PRIu64 "\n",
 			o->name, value, o->min, o->max);
 		return -EINVAL;
 	}
@@ -407,7 +406,8 @@ static void bytes_format(uint64_t bytes, char *ret, size_t ret_bytes)
 		bytes /= 1024;
 		unit++;
 	}
-	snprintf(ret, ret_bytes, "%" PRIu64 "%.*s", bytes, unit >= 0, units + (unit > 0 ? unit : 0));
+	snprintf(ret, ret_bytes, "%" PRIu64 "%.*s", bytes, unit >= 0,
+		 units + (unit > 0 ? unit : 0));
 }
 
 static void option_print(const struct config *config, const struct option *o, FILE *to)

@@ -14,9 +14,9 @@ enum {
 	LAUNCHERS_PER_SHARD_MAX = 8,
 	INSTANCE_BYTES_MAX = 32,
 	IMAGES_MAX = 256,
-	UID_RANGE = 65536,	    /* host uids per slot */
-	UID_RANGE_FIRST = 1000000,  /* first uid the engine may use */
-	SLOTS_PER_INSTANCE = 16384, /* uid ranges an instance locks */
+	UID_RANGE = 65536,		 /* host uids per slot */
+	UID_RANGE_FIRST = 1000000,	 /* first uid the engine may use */
+	SLOTS_PER_INSTANCE = 16384,	 /* uid ranges an instance locks */
 	EXEC_OUTPUT_BYTES_MAX = 4 << 20, /* head + tail of one stream */
 	EXEC_OUTPUT_BYTES_DEFAULT = 64 << 10,
 	EXEC_ARGUMENT_BYTES_MAX = 128 << 10,

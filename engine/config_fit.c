@@ -66,12 +66,10 @@ int config_fit(struct config *config, const struct machine *m)
 		{ "sandboxes-max", "user.max_{pid,ipc,uts,cgroup}_namespaces",
 		  "sysctl -w user.max_pid_namespaces=N and the others", m->slot_namespaces,
 		  room_for(m->slot_namespaces, spare, 1) },
-		{ "sandboxes-max", "user.max_mnt_namespaces",
-		  "sysctl -w user.max_mnt_namespaces=N", m->mount_namespaces,
-		  room_for(m->mount_namespaces, mounts, 1) },
-		{ "sandboxes-max", "user.max_net_namespaces",
-		  "sysctl -w user.max_net_namespaces=N", m->network_namespaces,
-		  room_for(m->network_namespaces, spare, 1) },
+		{ "sandboxes-max", "user.max_mnt_namespaces", "sysctl -w user.max_mnt_namespaces=N",
+		  m->mount_namespaces, room_for(m->mount_namespaces, mounts, 1) },
+		{ "sandboxes-max", "user.max_net_namespaces", "sysctl -w user.max_net_namespaces=N",
+		  m->network_namespaces, room_for(m->network_namespaces, spare, 1) },
 		{ "sandboxes-max", "available memory", "add memory or stop other programs",
 		  m->memory_bytes,
 		  room_for(m->memory_bytes, MACHINE_MEMORY_RESERVED, SANDBOX_IDLE_BYTES) },
@@ -146,9 +144,8 @@ static int descriptors_fit(struct config *config, uint64_t have)
 			continue;
 		fewer = (need - have + users[i].each - 1) / users[i].each;
 		*users[i].value = fewer < before ? before - (uint32_t)fewer : 1;
-		log_warning("--%s reduced from %" PRIu32 " to %" PRIu32
-			    ": %" PRIu64 " descriptors are needed, RLIMIT_NOFILE is %" PRIu64
-			    "; %s",
+		log_warning("--%s reduced from %" PRIu32 " to %" PRIu32 ": %" PRIu64
+			    " descriptors are needed, RLIMIT_NOFILE is %" PRIu64 "; %s",
 			    users[i].option, before, *users[i].value, need, have, remedy);
 	}
 	if (config_descriptors(config) <= have)

@@ -1,6 +1,6 @@
 /*
- * Does a configuration fit a machine: arithmetic on limits that were read before, so that a test can
- * ask it about machines it does not have.
+ * Does a configuration fit a machine: arithmetic on limits that were read before, so that a test
+ * can ask it about machines it does not have.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /*
  * Owns what an instance's name stands for outside the process: files below /run/dsec, a range of
- * uids, a cgroup directory, a socket. Called by the keeper at its start and end. What must hold: two
- * live instances never share a uid, and nothing of another live instance is ever removed.
+ * uids, a cgroup directory, a socket. Called by the keeper at its start and end. What must hold:
+ * two live instances never share a uid, and nothing of another live instance is ever removed.
  *
  *	/run/dsec/NAME/lock	flock: one dsecd of that name
  *	/run/dsec/uids/K	flock: range K, holding the name of its owner. The name outlives a

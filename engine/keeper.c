@@ -44,8 +44,8 @@ struct keeper {
 	struct parking parking;
 	sigset_t mask_before;
 	int signal_fd;
-	int engine_pid;			/* 0: none lives */
-	int engine_pidfd, channel_fd; /* -1: none lives */
+	int engine_pid;					/* 0: none lives */
+	int engine_pidfd, channel_fd;			/* -1: none lives */
 	uint64_t started_ms, restart_at_ms, kill_at_ms; /* UINT64_MAX: never */
 	uint32_t backoff_ms;
 	bool reaped; /* the engine was; engine_ended() is due */
@@ -111,9 +111,10 @@ static int host_check(void)
 
 	(void)uname(&host); /* cannot fail */
 	if (keeper_kernel_check(host.release) < 0) {
-		log_error("Linux %s is too old, 6.12 is needed: use Debian 13, or Debian 12 with the"
-			  " backports kernel",
-			  host.release);
+		log_error(
+			"Linux %s is too old, 6.12 is needed: use Debian 13, or Debian 12 with the"
+			" backports kernel",
+			host.release);
 		return -ENOSYS;
 	}
 	if (geteuid() != 0) {
@@ -230,7 +231,7 @@ static _Noreturn void engine_child(struct keeper *k, int channel_fd, int keeper_
 	orphans_done(&k->orphans);
 	(void)close(k->signal_fd); /* the keeper's */
 	for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
-		(void)signal(defaults[i], SIG_DFL); /* valid signals */
+		(void)signal(defaults[i], SIG_DFL);	       /* valid signals */
 	(void)sigprocmask(SIG_SETMASK, &k->mask_before, NULL); /* as it was */
 	exit(engine_run(k->config, &handover));
 }
@@ -459,7 +460,8 @@ static bool channel_serve(struct keeper *k)
 		auto_close int fd = -1;
 		int r, reply_fd = -1;
 
-		r = keeper_wire_receive(k->channel_fd, &request, sizeof(request), MSG_DONTWAIT, &fd);
+		r = keeper_wire_receive(k->channel_fd, &request, sizeof(request), MSG_DONTWAIT,
+					&fd);
 		if (r == -EAGAIN)
 			return false;
 		if (r == -EBADMSG)

@@ -1,7 +1,7 @@
 /*
  * Owns the engine's side of the keeper's socket, and the packets of both sides. Called by the
- * engine's control thread and by the keeper. No descriptor that arrives is ever lost: it is returned
- * or closed.
+ * engine's control thread and by the keeper. No descriptor that arrives is ever lost: it is
+ * returned or closed.
  */
 #include "engine/keeper_wire.h"
 

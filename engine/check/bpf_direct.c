@@ -1,7 +1,7 @@
 /*
  * Loads tiny BPF programs by bpf(2) alone, for the static dsecd-check. What a program is to be
- * attached to is looked up in the kernel's type information, which is read as a hostile file would be:
- * every offset is checked against its end.
+ * attached to is looked up in the kernel's type information, which is read as a hostile file would
+ * be: every offset is checked against its end.
  */
 #include "engine/check/probe_bpf.h"
 
@@ -148,7 +148,8 @@ static int btf_search(const uint8_t *data, size_t bytes, const struct program_ki
 		size_t tail;
 
 		memcpy(&type, data + at, sizeof(type));
-		if (BTF_INFO_KIND(type.info) == kind->target_kind && type.name_off < header.str_len &&
+		if (BTF_INFO_KIND(type.info) == kind->target_kind &&
+		    type.name_off < header.str_len &&
 		    !strcmp((const char *)data + names + type.name_off, kind->target)) {
 			*ret_id = id;
 			return 0;

@@ -1,6 +1,7 @@
 /*
  * Owns the walk over the tables of probes and the answer. Called by main.c and by dsecd-check. A
- * probe that crashes, hangs or leaves something behind costs one line of the answer, never the rest.
+ * probe that crashes, hangs or leaves something behind costs one line of the answer, never the
+ * rest.
  */
 #include "engine/check/check.h"
 
@@ -44,8 +45,8 @@ static int answer_end(struct answer *answer, const char *text);
 int check_run(const struct check_options *options, FILE *to)
 {
 	static const struct check_probe *const tables[] = {
-		check_kernel_probes, check_ring_probes,	 check_cgroup_probes, check_namespace_probes,
-		check_mount_probes,  check_bpf_probes,	 check_limit_probes,
+		check_kernel_probes, check_ring_probes, check_cgroup_probes, check_namespace_probes,
+		check_mount_probes,  check_bpf_probes,	check_limit_probes,
 	};
 	auto_free char *text = malloc(ANSWER_BYTES_MAX);
 	struct answer answer = { .to = to, .is_json = options->json };
@@ -120,8 +121,8 @@ void check_failed(struct check_result *result, const char *step)
 /* ---- one probe ---- */
 
 static _Noreturn void probe_child(const struct check_probe *probe,
-				  const struct check_context *context,
-				  struct check_result *result, int parent)
+				  const struct check_context *context, struct check_result *result,
+				  int parent)
 {
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a valid signal */
 	if (getppid() == parent)

@@ -1,6 +1,6 @@
 /*
- * What can this host do: a table of probes, each of which does the thing and undoes it. Safe beside a
- * live engine. Linked into dsecd and into the static dsecd-check.
+ * What can this host do: a table of probes, each of which does the thing and undoes it. Safe beside
+ * a live engine. Linked into dsecd and into the static dsecd-check.
  */
 #pragma once
 
@@ -32,12 +32,12 @@ struct check_result {
 };
 
 /*
- * One line of the answer. `run` is called in a process of its own, which is killed after `limit_ms`;
- * what it mounts, opens and sets dies with it.
+ * One line of the answer. `run` is called in a process of its own, which is killed after
+ * `limit_ms`; what it mounts, opens and sets dies with it.
  */
 struct check_probe {
 	const char *name;
-	bool required; /* by an engine that is of any use */
+	bool required;	   /* by an engine that is of any use */
 	uint32_t limit_ms; /* 0: CHECK_LIMIT_MS */
 	void (*run)(const struct check_context *context, struct check_result *result);
 	const char *degrades; /* what is lost without it */

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 /*
- * Forks by clone3(2) with CLONE_* `flags`, into the cgroup `cgroup_fd` unless that is -1. Returns 0 in
- * the child, its pid in the probe, or -errno.
+ * Forks by clone3(2) with CLONE_* `flags`, into the cgroup `cgroup_fd` unless that is -1. Returns 0
+ * in the child, its pid in the probe, or -errno.
  */
 int probe_child_start(uint64_t flags, int cgroup_fd);
 /* Waits for its end: its exit status, or -EINTR when it died by a signal. */

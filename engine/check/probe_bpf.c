@@ -2,11 +2,11 @@
  * Probes of BPF: what the guard needs. None is required: without them the guard does less, and the
  * engine says so. Called by check.c, each in a process of its own.
  */
-#include "engine/check/check.h"
+#include "engine/check/probe_bpf.h"
 
 #include <string.h>
 
-#include "engine/check/probe_bpf.h"
+#include "engine/check/check.h"
 
 static void kind_report(enum bpf_kind kind, const char *good, struct check_result *result)
 {
@@ -19,7 +19,7 @@ static void kind_report(enum bpf_kind kind, const char *good, struct check_resul
 }
 
 #define KIND_PROBE(name, kind, good)                                                               \
-	static void name(const struct check_context *context, struct check_result *result)        \
+	static void name(const struct check_context *context, struct check_result *result)         \
 	{                                                                                          \
 		(void)context;                                                                     \
 		kind_report(kind, good, result);                                                   \
@@ -45,8 +45,9 @@ const struct check_probe check_bpf_probes[] = {
 	  "use a kernel with CONFIG_CGROUP_BPF; keep CAP_BPF and CAP_NET_ADMIN" },
 	{ "bpf-connect_unix", false, 0, connect_unix_probe,
 	  "abstract unix names reach other sandboxes", "use Linux 6.12 with CONFIG_CGROUP_BPF" },
-	{ "bpf-lsm", false, 0, lsm_probe, "rules on files, ioctls and processes are not enforced by BPF",
-	  "use a kernel with CONFIG_BPF_LSM that lets LSM programs load, and boot with bpf in lsm=" },
+	{ "bpf-lsm", false, 0, lsm_probe,
+	  "rules on files, ioctls and processes are not enforced by BPF",
+	  "use a kernel with CONFIG_BPF_LSM that lets LSM programs load; boot with bpf in lsm=" },
 	{ "bpf-fentry", false, 0, fentry_probe, "nothing yet; where it is refused, so is LSM",
 	  "use a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS" },
 	{ "bpf-xdp", false, 0, xdp_probe, "networks of virtual machines have no policy",

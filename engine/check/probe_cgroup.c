@@ -29,7 +29,8 @@ static int cgroup_make(const struct check_context *context, char *ret_mount,
 		return r;
 	}
 	mount_fd = open(ret_mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (mount_fd < 0 || (mkdirat(mount_fd, context->cgroup_name, 0755) < 0 && errno != EEXIST)) {
+	if (mount_fd < 0 ||
+	    (mkdirat(mount_fd, context->cgroup_name, 0755) < 0 && errno != EEXIST)) {
 		r = -errno;
 		check_missing(result, "mkdir in %.100s: %s", ret_mount, strerrordesc_np(-r));
 		return r;

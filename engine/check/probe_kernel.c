@@ -42,7 +42,7 @@ static void kernel_probe(const struct check_context *context, struct check_resul
 	struct utsname host;
 
 	(void)context;
-	(void)uname(&host); /* cannot fail */
+	(void)uname(&host);				     /* cannot fail */
 	(void)sscanf(host.release, "%u.%u", &major, &minor); /* 0.0 is too old */
 	if (major > 6 || (major == 6 && minor >= 12))
 		check_ok(result, "%.100s", host.release);
@@ -142,7 +142,8 @@ static void pidfd_probe(const struct check_context *context, struct check_result
 
 static void memfd_probe(const struct check_context *context, struct check_result *result)
 {
-	auto_close int program = memfd_create("dsec-check", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+	auto_close int program =
+		memfd_create("dsec-check", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
 	auto_close int data = memfd_create("dsec-check", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
 	void *map;
 
@@ -250,7 +251,8 @@ const struct check_probe check_kernel_probes[] = {
 	  "start as root of the host, not of a container; keep CAP_SYS_RESOURCE" },
 	{ "subreaper", true, 0, subreaper_probe, "exit statuses are lost when an engine dies",
 	  "use a stock kernel" },
-	{ "pidfd", true, 0, pidfd_probe, "no process can be signalled safely", "use a stock kernel" },
+	{ "pidfd", true, 0, pidfd_probe, "no process can be signalled safely",
+	  "use a stock kernel" },
 	{ "memfd", true, 0, memfd_probe, "sandboxes' PID 1 and clients' rings have no memory",
 	  "sysctl -w vm.memfd_noexec=0" },
 	{ "seccomp", true, 0, seccomp_probe, "system calls of sandboxes cannot be refused",

@@ -26,8 +26,8 @@ static void room_report(const struct check_context *context, struct check_result
 	if (allowed >= wanted)
 		check_ok(result, "%s: %" PRIu32 " sandboxes fit", limit, wanted);
 	else
-		check_degraded(result, "%s: %" PRIu64 " sandboxes fit, not %" PRIu32, limit, allowed,
-			       wanted);
+		check_degraded(result, "%s: %" PRIu64 " sandboxes fit, not %" PRIu32, limit,
+			       allowed, wanted);
 }
 
 /* A sysctl less a reserve, one unit a sandbox. */
@@ -69,14 +69,12 @@ static void threads_probe(const struct check_context *context, struct check_resu
 	sysctl_report(context, result, "/proc/sys/kernel/threads-max", 8192);
 }
 
-static void user_namespaces_probe(const struct check_context *context,
-				  struct check_result *result)
+static void user_namespaces_probe(const struct check_context *context, struct check_result *result)
 {
 	sysctl_report(context, result, "/proc/sys/user/max_user_namespaces", 64);
 }
 
-static void mount_namespaces_probe(const struct check_context *context,
-				   struct check_result *result)
+static void mount_namespaces_probe(const struct check_context *context, struct check_result *result)
 {
 	sysctl_report(context, result, "/proc/sys/user/max_mnt_namespaces", 256);
 }
@@ -113,8 +111,8 @@ static void inotify_probe(const struct check_context *context, struct check_resu
 		check_degraded(result, "%" PRIu64 " instances, %" PRIu64 " watches per sandbox",
 			       instances, watches);
 	else
-		check_ok(result, "%" PRIu64 " instances, %" PRIu64 " watches per sandbox", instances,
-			 watches);
+		check_ok(result, "%" PRIu64 " instances, %" PRIu64 " watches per sandbox",
+			 instances, watches);
 }
 
 static void terminals_probe(const struct check_context *context, struct check_result *result)

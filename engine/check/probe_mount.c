@@ -1,7 +1,7 @@
 /*
  * Probes of the mounts a sandbox is made of: tmpfs, EROFS from a file, idmapped layers, overlay,
- * devpts, proc. Called by check.c, each in a process of its own; every mount here is detached, so it
- * ends with the last descriptor.
+ * devpts, proc. Called by check.c, each in a process of its own; every mount here is detached, so
+ * it ends with the last descriptor.
  */
 #include "engine/check/check.h"
 

@@ -23,7 +23,7 @@ static void namespaces_probe(const struct check_context *context, struct check_r
 		uint64_t flag;
 		const char *name;
 	} kinds[] = {
-		{ CLONE_NEWNS, "mnt" }, { CLONE_NEWPID, "pid" }, { CLONE_NEWIPC, "ipc" },
+		{ CLONE_NEWNS, "mnt" },	 { CLONE_NEWPID, "pid" }, { CLONE_NEWIPC, "ipc" },
 		{ CLONE_NEWUTS, "uts" }, { CLONE_NEWNET, "net" }, { CLONE_NEWCGROUP, "cgroup" },
 	};
 

@@ -5,8 +5,8 @@
 #define PROBE_UID 3300000000u
 
 struct userns {
-	int pid; /* a child that waits in it */
-	int fd;	 /* nsfs */
+	int pid;	       /* a child that waits in it */
+	int fd;		       /* nsfs */
 	int tell_fd, await_fd; /* to and from the child */
 };
 
