@@ -10,8 +10,8 @@
 #   realwork.sh compare INSIDE OUTSIDE    prints where two results differ; 1 if they do
 #
 # OUT_DIR is ~/.cache/dsec if not given. prepare wants OUT_DIR/root (image.sh makes it) and, asked
-# again, does nothing; image.sh --with-work then makes debian-work.erofs. The file INSIDE is what the
-# two scripts wrote to their standard output, one after the other.
+# again, does nothing; image.sh --with-work then makes debian-work.erofs. INSIDE holds what the two
+# scripts wrote to their standard output, one after the other.
 # Must hold: compare never calls equal what did not run to its end.
 set -euo pipefail
 shopt -s inherit_errexit
