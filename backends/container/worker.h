@@ -17,6 +17,7 @@ enum {
 	WORKER_DESCRIPTORS_MAX = 8,
 	WORKER_LIMIT_MS = 1000, /* where a request names none */
 	WORKER_PATH_BYTES = 64,
+	WORKER_SYSCTL_USES = 64,
 };
 
 /* A file or folder of proc that sandboxes do not see. */
@@ -45,6 +46,8 @@ struct worker {
 	uint32_t mask_count;
 	struct stack *stacks;
 	uint32_t stacks_lost;
+	int sysctl_fd; /* a proc of our own, for user namespaces; 0: none yet */
+	uint32_t sysctl_uses;
 	struct order order;
 	char *pointers[LAUNCH_ARGUMENTS_MAX + 2];
 	char payload[LAUNCH_PAYLOAD_BYTES_MAX];
