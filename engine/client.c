@@ -110,11 +110,8 @@ void client_channel_settled(struct channel *channel)
 
 static void channel_close_deliver(struct mail *mail, void *owner)
 {
-	struct channel *channel = container_of(mail, struct channel, close_mail);
-	struct shard *shard = owner;
-
-	sandboxes_disconnect(shard, channel->client_id);
-	channel_close(channel);
+	(void)owner; /* channel->shard */
+	channel_close(container_of(mail, struct channel, close_mail));
 }
 
 static void client_end(struct client *client)
@@ -134,8 +131,8 @@ static void client_end(struct client *client)
 		channel->close_mail.deliver = channel_close_deliver;
 		shard_send(shard, channel->shard, &channel->close_mail);
 	}
-	if (opened && client->channel_count < shard->node->shard_count)
-		sandboxes_disconnect_elsewhere(shard, client->id);
+	if (opened && !shard->stopping)
+		sandboxes_disconnect(shard, client->id);
 	if (!opened) {
 		for (uint32_t i = 0; i < client->channel_count; i++)
 			channel_free(client->channels[i]);

@@ -87,6 +87,15 @@ int config_fit(struct config *config, const struct machine *m)
 	return descriptors_fit(config, m->descriptors);
 }
 
+int machine_kernel_check(const char *release)
+{
+	unsigned int major, minor;
+
+	if (sscanf(release, "%u.%u", &major, &minor) != 2)
+		return -ENOSYS;
+	return major > 6 || (major == 6 && minor >= 12) ? 0 : -ENOSYS;
+}
+
 uint64_t config_descriptors(const struct config *config)
 {
 	/* Per shard a ring, mailboxes, deaths, the cgroup; per launcher its channel and pidfd. */

@@ -27,6 +27,9 @@ enum {
 	SANDBOX_IDLE_BYTES = 200 << 10,
 };
 
+/* 0, or -ENOSYS when `release` (as uname -r says it) is older than Linux 6.12. */
+int machine_kernel_check(const char *release);
+
 /* Descriptors that an engine so configured may hold open at once. */
 uint64_t config_descriptors(const struct config *config);
 

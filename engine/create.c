@@ -13,16 +13,19 @@
 #include "engine/sandbox.h"
 #include "engine/shard.h"
 
-enum { CREATES_AT_ONCE = 16 /* per part: enough to keep a team of launchers busy */ };
+enum {
+	CREATES_AT_ONCE = 16, /* per part: enough to keep a team of launchers busy */
+	REFUSALS_PER_TURN = 64,
+};
 
 /* What a part works from; part->work. */
 struct creation {
 	struct part *part;
 	struct image_want image;
 	uint32_t image_index;
-	char hostname[HOSTNAME_BYTES_MAX];
-	char *labels;
-	bool pumping;
+	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
+	uint32_t excess; /* to be refused */
+	bool pumping, resting;
 };
 
 static void create_more(struct creation *creation);
@@ -73,13 +76,10 @@ static struct status check_absent(const struct wire *w, const struct dsec_wire_c
 		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
 					.table = "create", .step = "policy",
 					.detail = "policies are not here yet" };
-	if (c->user.bytes || c->env.count || c->job.hi || c->job.lo)
+	if (c->job.hi || c->job.lo)
 		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
-					.table = "create",
-					.step = c->user.bytes ? "user" :
-						c->env.count  ? "env" :
-								"job",
-					.detail = "give it with each exec; jobs are not here yet" };
+					.table = "create", .step = "job",
+					.detail = "jobs are not here yet" };
 	return STATUS_OK;
 }
 
@@ -108,6 +108,11 @@ static struct status check_fields(struct creation *creation)
 	r = wire_string(w, c->hostname, creation->hostname, sizeof creation->hostname);
 	if (r < 0)
 		return create_invalid("hostname", r, "at most 63 bytes");
+	r = wire_string(w, c->user, creation->user, sizeof creation->user);
+	if (r < 0)
+		return create_invalid("user", r, "at most 63 bytes");
+	if (c->env.bytes > ENV_BYTES_MAX || wire_items_check(w, &c->env) < 0)
+		return create_invalid("env", -E2BIG, "at most 16384 bytes of NAME=value");
 	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count % 2)
 		return create_invalid("labels", -E2BIG, "at most 2048 bytes in key-value pairs");
 	r = wire_items_check(w, &c->labels);
@@ -163,17 +168,6 @@ static void emit_created(struct part *part, const struct sandbox *sandbox)
 	part_emit(part, &e);
 }
 
-/* Over the limit for creates that wait: refused from the end of the count. */
-static void refuse_excess(struct part *part, uint32_t keep)
-{
-	struct status s = status_of_errno(-EAGAIN, "create", "creates_waiting_max");
-
-	while (part->count > keep) {
-		part->shard->stats.refused++;
-		emit_failed(part, part->first + --part->count, &s);
-	}
-}
-
 static void create_one_done(struct part *part)
 {
 	struct creation *creation = part->work;
@@ -222,6 +216,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->is_private = c->network == DSEC_NETWORK_PRIVATE;
 	memcpy(sandbox->image, creation->image.name, sizeof sandbox->image);
 	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
+	memcpy(sandbox->user, creation->user, sizeof sandbox->user);
 	sandbox->box->spec = (struct box_spec){
 		.image = creation->image_index,
 		.is_private = sandbox->is_private,
@@ -234,18 +229,17 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	};
 }
 
-static int sandbox_label(struct sandbox *sandbox, const struct request *request)
+static int items_copy(const struct request *request, const struct dsec_wire_items *items,
+		      struct packed *ret)
 {
-	const struct dsec_wire_items *labels = &request->body.create.labels;
-
-	if (!labels->count)
+	if (!items->count)
 		return 0;
-	sandbox->labels = malloc(labels->bytes);
-	if (!sandbox->labels)
+	ret->bytes = malloc(items->bytes);
+	if (!ret->bytes)
 		return -ENOMEM;
-	memcpy(sandbox->labels, request->payload.payload + labels->at, labels->bytes);
-	sandbox->labels_bytes = labels->bytes;
-	sandbox->labels_count = labels->count;
+	memcpy(ret->bytes, request->payload.payload + items->at, items->bytes);
+	ret->byte_count = items->bytes;
+	ret->count = items->count;
 	return 0;
 }
 
@@ -263,7 +257,9 @@ static struct status create_one(struct creation *creation, uint32_t index)
 		shard->stats.refused++;
 		return status_of_errno(-EAGAIN, "create", "sandboxes_max");
 	}
-	r = sandbox_label(sandbox, part->request);
+	r = items_copy(part->request, &part->request->body.create.labels, &sandbox->labels);
+	if (r >= 0)
+		r = items_copy(part->request, &part->request->body.create.env, &sandbox->env);
 	if (r < 0) {
 		sandbox_free(sandbox);
 		return status_of_errno(r, "create", "labels");
@@ -277,25 +273,53 @@ static struct status create_one(struct creation *creation, uint32_t index)
 	return STATUS_OK;
 }
 
+static void create_again(struct mail *mail, void *owner)
+{
+	struct creation *creation = container_of(mail, struct part, mail)->work;
+
+	(void)owner; /* part->shard */
+	creation->resting = false;
+	create_more(creation);
+}
+
+/* Over the limit for creates that wait: refused, from the end of the count. */
+static struct status refuse_one(struct part *part, uint32_t *ret_index)
+{
+	*ret_index = part->first + --part->count;
+	((struct creation *)part->work)->excess--;
+	part->shard->stats.refused++;
+	return status_of_errno(-EAGAIN, "create", "creates_waiting_max");
+}
+
 static void create_more(struct creation *creation)
 {
 	struct part *part = creation->part;
+	int refused = 0;
 
 	creation->pumping = true;
-	while (part->started < part->count && part->running < CREATES_AT_ONCE) {
-		uint32_t index = part->first + part->started++;
-		struct status s = create_one(creation, index);
+	while (refused < REFUSALS_PER_TURN &&
+	       (creation->excess ||
+		(part->started < part->count && part->running < CREATES_AT_ONCE))) {
+		bool excess = creation->excess;
+		uint32_t index = part->first + part->started;
+		struct status s = excess ? refuse_one(part, &index) : create_one(creation, index);
 
-		if (s.code) {
-			part->shard->creates_waiting--;
-			emit_failed(part, index, &s);
-			if (s.code == DSEC_CANCELLED)
-				status_merge(&part->status, &s);
-		}
+		part->started += !excess;
+		if (!s.code)
+			continue;
+		part->shard->creates_waiting -= !excess;
+		emit_failed(part, index, &s);
+		if (s.code == DSEC_CANCELLED)
+			status_merge(&part->status, &s);
+		refused++;
 	}
 	creation->pumping = false;
-	if (part->started == part->count && !part->running)
+	if (refused == REFUSALS_PER_TURN && !creation->resting) {
+		creation->resting = true;
+		part_again(part, create_again);
+	} else if (!creation->resting && part->started == part->count && !part->running) {
 		creation_end(creation, NULL);
+	}
 }
 
 static void image_ready(struct image_want *want, int result)
@@ -311,7 +335,7 @@ static void image_ready(struct image_want *want, int result)
 			s.blame = DSEC_BLAME_CALLER;
 			s.detail = "no such image; see the engine's --images directory";
 		}
-		part->shard->creates_waiting -= part->count;
+		part->shard->creates_waiting -= part->count - creation->excess;
 		creation_end(creation, &s);
 		return;
 	}
@@ -340,8 +364,8 @@ void create_part(struct part *part)
 		return;
 	}
 	room = room > shard->creates_waiting ? room - shard->creates_waiting : 0;
-	refuse_excess(part, room);
-	shard->creates_waiting += part->count;
+	creation->excess = part->count > room ? part->count - room : 0;
+	shard->creates_waiting += part->count - creation->excess;
 	creation->image.shard = shard;
 	creation->image.ready = image_ready;
 	r = image_get(&creation->image);

@@ -16,6 +16,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/capture.h"
+#include "engine/exec_strings.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
@@ -50,8 +51,7 @@ struct exec {
 	uint32_t reason; /* why it was killed, if it was */
 	int status;
 	struct timer limit;
-	char user[64];
-	char *strings;
+	char user[USER_BYTES_MAX];
 	const char *failed_step;
 };
 
@@ -125,6 +125,12 @@ static void run_started(struct run *run, int error)
 	fds_close(exec->child_fds, 3);
 	exec->started = error == 0;
 	exec->failed_step = run->failed_step;
+	if (exec->started && exec->part) {
+		struct emission e = { .kind = DSEC_EV_STARTED, .subject = exec->sandbox->id,
+				      .exec = exec->number };
+
+		part_emit(exec->part, &e);
+	}
 	flow_resume(&exec->flow, error);
 }
 
@@ -387,7 +393,7 @@ static void exec_free(struct exec *exec)
 	if (exec->run)
 		sandbox->box->backend->class->run_free(exec->run);
 	free(exec->input_copy);
-	free(exec->strings);
+	free((void *)exec->spec.strings);
 	pool_put(&shard->execs, exec);
 	sandbox_exec_over(sandbox);
 }
@@ -450,67 +456,6 @@ static struct status exec_invalid(const char *field, int error)
 				.table = "exec", .step = field };
 }
 
-/* Strings of a list, each with its NUL, appended at `at`. Refuses what execve(2) cannot carry. */
-static int strings_add(const struct wire *w, const struct dsec_wire_items *items, char *at,
-		       uint32_t *used)
-{
-	struct dsec_wire_ref item;
-	uint32_t cursor = 0;
-
-	while (wire_next(w, items, &cursor, &item) > 0) {
-		const char *bytes = w->payload + item.at;
-
-		if (item.bytes && memchr(bytes, 0, item.bytes))
-			return -EINVAL;
-		if (item.bytes)
-			memcpy(at + *used, bytes, item.bytes);
-		*used += item.bytes;
-		at[(*used)++] = 0;
-	}
-	return 0;
-}
-
-static struct status exec_strings(struct exec *exec, const struct wire *w,
-				  const struct dsec_wire_exec *wish)
-{
-	const char *cwd;
-	uint32_t used = 0;
-	int r;
-
-	if (wire_items_check(w, &wish->argv) < 0 || !wish->argv.count)
-		return exec_invalid("argv", -EINVAL);
-	if (wire_items_check(w, &wish->env) < 0)
-		return exec_invalid("env", -EINVAL);
-	if (wire_bytes(w, wish->cwd, &cwd) < 0 || (cwd && memchr(cwd, 0, wish->cwd.bytes)))
-		return exec_invalid("cwd", -EINVAL);
-	/* Each item's four bytes of length leave room for its NUL. */
-	size_t most = (size_t)wish->argv.bytes + wish->env.bytes + wish->cwd.bytes + 1;
-
-	if (most > EXEC_ARGUMENT_BYTES_MAX || wish->argv.count + wish->env.count > 4096)
-		return exec_invalid("argv", -E2BIG);
-	exec->strings = malloc(most);
-	if (!exec->strings)
-		return status_of_errno(-ENOMEM, "exec", "argv");
-	r = strings_add(w, &wish->argv, exec->strings, &used);
-	if (r < 0)
-		return exec_invalid("argv", r);
-	r = strings_add(w, &wish->env, exec->strings, &used);
-	if (r < 0)
-		return exec_invalid("env", r);
-	if (cwd)
-		memcpy(exec->strings + used, cwd, wish->cwd.bytes);
-	used += wish->cwd.bytes;
-	exec->strings[used++] = 0;
-	exec->spec = (struct run_spec){
-		.strings = exec->strings,
-		.string_bytes = used,
-		.argument_count = wish->argv.count,
-		.environment_count = wish->env.count,
-		.user = exec->user,
-	};
-	return STATUS_OK;
-}
-
 static uint64_t kept(uint64_t asked)
 {
 	if (!asked)
@@ -550,7 +495,9 @@ static struct status exec_prepare(struct exec *exec, const struct request *reque
 	for (int i = 0; i < 2; i++)
 		capture_init(&exec->streams[i].capture, kept(wish->head_bytes),
 			     kept(wish->tail_bytes));
-	return exec_strings(exec, w, wish);
+	if (!*exec->user)
+		memcpy(exec->user, exec->sandbox->user, sizeof exec->user);
+	return exec_strings(exec->sandbox, request, exec->user, &exec->spec);
 }
 
 static struct exec *exec_new(struct sandbox *sandbox, struct part *part)

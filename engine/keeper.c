@@ -27,6 +27,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/config.h"
+#include "engine/config_fit.h"
 #include "engine/engine.h"
 #include "engine/instance.h"
 #include "engine/keeper_wire.h"
@@ -96,21 +97,12 @@ int keeper_run(struct config *config)
 	return keeper_close(&k);
 }
 
-int keeper_kernel_check(const char *release)
-{
-	unsigned int major, minor;
-
-	if (sscanf(release, "%u.%u", &major, &minor) != 2)
-		return -ENOSYS;
-	return major > 6 || (major == 6 && minor >= 12) ? 0 : -ENOSYS;
-}
-
 static int host_check(void)
 {
 	struct utsname host;
 
 	(void)uname(&host); /* cannot fail */
-	if (keeper_kernel_check(host.release) < 0) {
+	if (machine_kernel_check(host.release) < 0) {
 		log_error(
 			"Linux %s is too old, 6.12 is needed: use Debian 13, or Debian 12 with the"
 			" backports kernel",

@@ -25,9 +25,6 @@ enum {
 /* Runs until the last engine ended; returns dsecd's exit status. */
 int keeper_run(struct config *config);
 
-/* 0, or -ENOSYS when `release` (as uname -r says it) is older than Linux 6.12. */
-int keeper_kernel_check(const char *release);
-
 /*
  * The wire, one packet each way, host byte order: both ends are forks of one program.
  */

@@ -15,7 +15,8 @@
 #include "engine/channel.h"
 #include "engine/shard.h"
 
-enum target { TARGET_HOME, TARGET_SUBJECT, TARGET_ALL, TARGET_CREATE };
+/* TURNS: all shards, one after the other in order of their numbers. */
+enum target { TARGET_HOME, TARGET_SUBJECT, TARGET_ALL, TARGET_TURNS, TARGET_CREATE };
 
 struct op_info {
 	const char *name;
@@ -38,7 +39,7 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 			      NULL },
 	[DSEC_OP_EXEC] = { "exec", TARGET_SUBJECT, sizeof(struct dsec_wire_exec), exec_part,
 			   exec_part_cancel },
-	[DSEC_OP_LIST] = { "list", TARGET_ALL, sizeof(struct dsec_wire_list), list_part, NULL },
+	[DSEC_OP_LIST] = { "list", TARGET_TURNS, sizeof(struct dsec_wire_list), list_part, NULL },
 	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part, NULL },
 	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, NULL },
 };
@@ -259,13 +260,38 @@ static void request_settle(struct request *request)
 	request_free(request);
 }
 
+static void part_arrived(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+
+	(void)owner; /* part->shard */
+	op_of(part->request)->run(part);
+}
+
+/* `started`: what the parts before it did, where they take turns. */
+static void part_send(struct part *part, uint32_t started)
+{
+	part->started = started;
+	part->mail.deliver = part_arrived;
+	shard_send(part->request->home, part->shard, &part->mail);
+}
+
 static void part_came_home(struct mail *mail, void *owner)
 {
 	struct part *part = container_of(mail, struct part, mail);
 
 	(void)owner;
 	part->request->parts_ended++;
+	if (op_of(part->request) && op_of(part->request)->target == TARGET_TURNS &&
+	    part->request->parts_ended < part->request->part_count)
+		part_send(&part->request->parts[part->request->parts_ended], part->started);
 	request_settle(part->request);
+}
+
+void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
+{
+	part->mail.deliver = more;
+	shard_send(part->shard, part->shard, &part->mail);
 }
 
 void part_end(struct part *part, const struct status *status, const struct emission *final)
@@ -378,7 +404,7 @@ static struct status request_check_body(struct request *request, const struct op
 		return STATUS_OK;
 	}
 	/* A subject instead of a payload: the one object of a verb that takes a selection. */
-	if (op->target == TARGET_ALL && !request->payload.bytes) {
+	if ((op->target == TARGET_ALL || op->target == TARGET_TURNS) && !request->payload.bytes) {
 		memset(&request->body, 0, sizeof request->body);
 		request->body.select.size = op->body_bytes;
 		return STATUS_OK;
@@ -409,14 +435,6 @@ static struct status request_check(struct request *request)
 	return request_check_body(request, op);
 }
 
-static void part_arrived(struct mail *mail, void *owner)
-{
-	struct part *part = container_of(mail, struct part, mail);
-
-	(void)owner; /* part->shard */
-	op_of(part->request)->run(part);
-}
-
 /* Creates spread over the shards; on a channel of one of several shards they stay on it. */
 static void parts_share_count(struct request *request)
 {
@@ -439,7 +457,9 @@ static int request_spread(struct request *request, const struct op_info *op)
 
 	request->parts = &request->only;
 	request->part_count = 1;
-	if (op->target == TARGET_ALL ||
+	if (op->target == TARGET_TURNS)
+		rotate = 0;
+	if (op->target == TARGET_ALL || op->target == TARGET_TURNS ||
 	    (op->target == TARGET_CREATE && request->body.create.count > 1 &&
 	     !channel_is_bound(request->channel)))
 		request->part_count = node->shard_count;
@@ -520,8 +540,6 @@ void request_begin(struct channel *channel, const struct dsec_ring_request *entr
 	if (entry->timeout_ms && op->cancel)
 		(void)timer_set(&home->timers, &request->deadline, /* full: no deadline, as 0 */
 				io_now_ns(home->io) + entry->timeout_ms * 1000000ull);
-	for (uint32_t i = 0; i < request->part_count; i++) {
-		request->parts[i].mail.deliver = part_arrived;
-		shard_send(home, request->parts[i].shard, &request->parts[i].mail);
-	}
+	for (uint32_t i = 0; i < (op->target == TARGET_TURNS ? 1 : request->part_count); i++)
+		part_send(&request->parts[i], 0);
 }

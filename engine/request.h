@@ -36,6 +36,7 @@ struct part {
 	struct shard *shard; /* where it runs */
 	uint32_t first, count; /* create: indices first .. first + count - 1 */
 	uint32_t started, running;
+	uint64_t after; /* list: the id of the last row */
 	bool cancelled, ended;
 	struct dsec_wire_check check; /* gathered */
 	struct status status;	      /* the worst of the part: decides the LAST */
@@ -89,6 +90,8 @@ struct emission {
 
 /* Send one event of a part home. Never LAST: that follows from part_end(). */
 void part_emit(struct part *part, const struct emission *e);
+/* Go on in the next turn, so that no callback lasts: `more` gets part->mail. */
+void part_again(struct part *part, void (*more)(struct mail *mail, void *owner));
 /* The part is over; `final` (may be NULL) goes into the LAST if this is the only part. */
 void part_end(struct part *part, const struct status *status, const struct emission *final);
 

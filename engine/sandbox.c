@@ -48,7 +48,8 @@ void sandbox_free(struct sandbox *sandbox)
 
 	timer_clear(&shard->timers, &sandbox->expiry);
 	shard->backend->class->box_free(sandbox->box);
-	free(sandbox->labels);
+	free(sandbox->labels.bytes);
+	free(sandbox->env.bytes);
 	pool_put(&shard->sandboxes, sandbox);
 	shard->sandboxes_live--;
 	shard_check_stopped(shard);
@@ -208,59 +209,56 @@ void sandbox_destroy(struct sandbox *sandbox, struct part *waiter)
 	sandbox->shard->backend->class->box_unwind(sandbox->box);
 }
 
+/* ---- all of them, or all of a connection that ended: some per turn ---- */
+
+enum { ENDS_PER_TURN = 64 };
+
+static bool sandbox_is_of(const struct sandbox *sandbox, const struct shard *shard, uint64_t client)
+{
+	return shard->stopping || (sandbox->client == client &&
+				   sandbox->on_disconnect == DSEC_DISCONNECT_DESTROY);
+}
+
+static void ending_more(struct mail *mail, void *owner)
+{
+	struct ending *ending = container_of(mail, struct ending, mail);
+	struct shard *shard = owner;
+
+	for (int ended = 0; shard->sandboxes_live && ending->at < shard->sandboxes.count;) {
+		struct sandbox *sandbox = pool_at(&shard->sandboxes, ending->at++);
+
+		if (!sandbox || !sandbox_is_of(sandbox, shard, ending->client))
+			continue;
+		sandbox_destroy(sandbox, NULL);
+		if (++ended == ENDS_PER_TURN) {
+			shard_send(shard, shard, mail);
+			return;
+		}
+	}
+	if (ending != &shard->ending)
+		free(ending);
+}
+
 void sandboxes_destroy_all(struct shard *shard)
 {
-	for (uint32_t i = 0; i < shard->sandboxes.count; i++) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
-
-		if (sandbox)
-			sandbox_destroy(sandbox, NULL);
-	}
+	shard->ending.mail.deliver = ending_more;
+	ending_more(&shard->ending.mail, shard);
 }
-
-/* ---- connections that ended ---- */
 
 void sandboxes_disconnect(struct shard *shard, uint64_t client)
-{
-	for (uint32_t i = 0; shard->sandboxes_live && i < shard->sandboxes.count; i++) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
-
-		if (sandbox && sandbox->client == client &&
-		    sandbox->on_disconnect == DSEC_DISCONNECT_DESTROY)
-			sandbox_destroy(sandbox, NULL);
-	}
-}
-
-struct disconnect_mail {
-	struct mail mail;
-	uint64_t client;
-};
-
-static void disconnect_deliver(struct mail *mail, void *owner)
-{
-	struct disconnect_mail *m = container_of(mail, struct disconnect_mail, mail);
-
-	sandboxes_disconnect(owner, m->client);
-	free(m);
-}
-
-void sandboxes_disconnect_elsewhere(struct shard *shard, uint64_t client)
 {
 	struct node *node = shard->node;
 
 	for (uint32_t i = 0; i < node->shard_count; i++) {
-		struct disconnect_mail *m;
+		struct ending *ending = calloc(1, sizeof *ending);
 
-		if (node->shards[i] == shard)
-			continue;
-		m = malloc(sizeof *m);
-		if (!m) {
+		if (!ending) {
 			log_error("disconnect not told shard=%u err=ENOMEM, continuing", i);
 			continue; /* their ttl ends them */
 		}
-		m->client = client;
-		m->mail.deliver = disconnect_deliver;
-		shard_send(shard, node->shards[i], &m->mail);
+		ending->client = client;
+		ending->mail.deliver = ending_more;
+		shard_send(shard, node->shards[i], &ending->mail);
 	}
 }
 
@@ -269,8 +267,8 @@ void sandboxes_disconnect_elsewhere(struct shard *shard, uint64_t client)
 bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payload,
 			const struct dsec_wire_items *labels)
 {
-	const struct wire own = { sandbox->labels, sandbox->labels_bytes };
-	const struct dsec_wire_items all = { 0, own.bytes, sandbox->labels_count, 0 };
+	const struct wire own = { sandbox->labels.bytes, sandbox->labels.byte_count };
+	const struct dsec_wire_items all = { 0, own.bytes, sandbox->labels.count, 0 };
 	struct dsec_wire_ref key, value, own_key, own_value;
 	uint32_t cursor = 0;
 

@@ -17,7 +17,19 @@
 struct exec;
 struct shard;
 
-enum { HOSTNAME_BYTES_MAX = 64, IMAGE_NAME_BYTES_MAX = 128, LABEL_BYTES_MAX = 2048 };
+enum {
+	HOSTNAME_BYTES_MAX = 64,
+	USER_BYTES_MAX = 64,
+	IMAGE_NAME_BYTES_MAX = 128,
+	LABEL_BYTES_MAX = 2048,
+	ENV_BYTES_MAX = 16384,
+};
+
+/* A list as on the wire, {bytes, data} each, in memory of our own; NULL: empty. */
+struct packed {
+	char *bytes;
+	uint32_t byte_count, count;
+};
 
 /* A destroy request that waits for a sandbox to be gone. */
 struct gone_waiter {
@@ -47,8 +59,9 @@ struct sandbox {
 	bool wanted_gone; /* destroy as soon as it is built */
 	char image[IMAGE_NAME_BYTES_MAX];
 	char hostname[HOSTNAME_BYTES_MAX];
-	char *labels; /* packed as on the wire: {bytes, data} key, value, …; NULL: none */
-	uint32_t labels_bytes, labels_count;
+	char user[USER_BYTES_MAX]; /* of execs that name none */
+	struct packed labels;	   /* key, value, key, … */
+	struct packed env;	   /* NAME=value, for every exec */
 };
 
 /* Creating; NULL when the shard has no room. */
@@ -69,10 +82,8 @@ void sandbox_usage_over(struct sandbox *sandbox);
 /* All destroyed: the engine stops. */
 void sandboxes_destroy_all(struct shard *shard);
 
-/* A connection ended: its sandboxes with on_disconnect = destroy go. */
+/* A connection ended: its sandboxes with on_disconnect = destroy go, on every shard. */
 void sandboxes_disconnect(struct shard *shard, uint64_t client);
-/* … on all other shards. */
-void sandboxes_disconnect_elsewhere(struct shard *shard, uint64_t client);
 
 /*
  * Does a sandbox match a selection? An empty one matches nothing; `subject` counts as one more id.

@@ -41,22 +41,59 @@ static bool part_selects(const struct part *part, const struct sandbox *sandbox)
 					  request->entry.subject);
 }
 
+enum { DESTROYS_PER_TURN = 64 };
+
+static void destroy_more(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+	struct shard *shard = owner;
+
+	for (int destroyed = 0; part->started < shard->sandboxes.count;) {
+		struct sandbox *sandbox = pool_at(&shard->sandboxes, part->started++);
+
+		if (!part_selects(part, sandbox))
+			continue;
+		sandbox_destroy(sandbox, part);
+		if (++destroyed == DESTROYS_PER_TURN) {
+			part_again(part, destroy_more);
+			return;
+		}
+	}
+	if (--part->running == 0)
+		part_end(part, NULL, NULL);
+}
+
+/* One sandbox, by its id: no walk. */
+static bool destroys_one(const struct part *part, struct sandbox **ret)
+{
+	const struct request *request = part->request;
+	struct dsec_wire_id id = request->entry.subject;
+
+	if (request->body.select.labels.count || request->body.select.count > 1 ||
+	    (request->body.select.count && (id.lo || id.hi)))
+		return false;
+	if (request->body.select.count)
+		memcpy(&id, request->payload.payload + request->body.select.ids.at, sizeof id);
+	*ret = sandbox_find(part->shard, id);
+	return true;
+}
+
 void destroy_part(struct part *part)
 {
-	struct shard *shard = part->shard;
 	struct status s = select_check(part->request);
+	struct sandbox *sandbox = NULL;
 
 	if (s.code) {
 		part_end(part, &s, NULL);
 		return;
 	}
 	part->running = 1; /* ours, until the walk is over */
-	for (uint32_t i = 0; i < shard->sandboxes.count; i++) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
-
-		if (part_selects(part, sandbox))
-			sandbox_destroy(sandbox, part);
+	if (!destroys_one(part, &sandbox)) {
+		destroy_more(&part->mail, part->shard);
+		return;
 	}
+	if (sandbox)
+		sandbox_destroy(sandbox, part);
 	if (--part->running == 0)
 		part_end(part, NULL, NULL);
 }
@@ -84,8 +121,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 		.execs_total = sandbox->exec_next - 1,
 		.network = sandbox->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
 		.image = { sizeof row, image_bytes },
-		.labels = { (uint32_t)sizeof row + image_bytes, sandbox->labels_bytes,
-			    sandbox->labels_count, 0 },
+		.labels = { (uint32_t)sizeof row + image_bytes, sandbox->labels.byte_count,
+			    sandbox->labels.count, 0 },
 	};
 	struct emission e = { .kind = DSEC_EV_ROW, .subject = sandbox->id, .body = body };
 
@@ -95,39 +132,91 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 				     0;
 	memcpy(body, &row, sizeof row);
 	memcpy(body + sizeof row, sandbox->image, image_bytes);
-	if (sandbox->labels_bytes)
-		memcpy(body + sizeof row + image_bytes, sandbox->labels, sandbox->labels_bytes);
-	e.bytes = (uint32_t)sizeof row + image_bytes + sandbox->labels_bytes;
+	if (sandbox->labels.byte_count)
+		memcpy(body + sizeof row + image_bytes, sandbox->labels.bytes, sandbox->labels.byte_count);
+	e.bytes = (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count;
 	e.index = (uint16_t)part->started++;
 	part_emit(part, &e);
 }
 
-/* No cursor yet: a list is whole, or cut at `limit` rows a shard. */
+enum { ROWS_PER_TURN = 64 };
+
+/* The next rows in order of id after `after`: the smallest few of all that match. */
+static uint32_t rows_next(const struct part *part, uint64_t after,
+			  const struct sandbox *ret[ROWS_PER_TURN])
+{
+	const struct request *request = part->request;
+	const struct pool *pool = &part->shard->sandboxes;
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < pool->count; i++) {
+		const struct sandbox *sandbox = pool_at(pool, i);
+		uint32_t at;
+
+		if (!sandbox || sandbox->state == DSEC_STATE_CREATING ||
+		    sandbox->id.lo <= after ||
+		    (count == ROWS_PER_TURN && sandbox->id.lo > ret[count - 1]->id.lo) ||
+		    !sandbox_has_labels(sandbox, &request->payload, &request->body.list.labels))
+			continue;
+		count -= count == ROWS_PER_TURN;
+		for (at = count; at && ret[at - 1]->id.lo > sandbox->id.lo; at--)
+			ret[at] = ret[at - 1];
+		ret[at] = sandbox;
+		count++;
+	}
+	return count;
+}
+
+static void list_more(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+	uint32_t limit = part->request->body.list.limit;
+	const struct sandbox *rows[ROWS_PER_TURN];
+	uint32_t count = rows_next(part, part->after, rows), emitted = 0;
+
+	(void)owner; /* part->shard */
+	while (emitted < count && (!limit || part->started < limit))
+		emit_row(part, rows[emitted++]);
+	if (emitted)
+		part->after = rows[emitted - 1]->id.lo;
+	if (emitted == ROWS_PER_TURN)
+		part_again(part, list_more);
+	else
+		part_end(part, NULL, NULL);
+}
+
+static const char *list_wrong(const struct request *request, struct dsec_wire_id *ret_cursor)
+{
+	const struct dsec_wire_list *list = &request->body.list;
+	const char *cursor;
+
+	if (wire_items_check(&request->payload, &list->labels) < 0 || list->labels.count % 2)
+		return "labels";
+	if (wire_bytes(&request->payload, list->cursor, &cursor) < 0 ||
+	    (list->cursor.bytes && list->cursor.bytes != sizeof *ret_cursor))
+		return "cursor";
+	if (list->cursor.bytes)
+		memcpy(ret_cursor, cursor, sizeof *ret_cursor);
+	return wire_is_zero(list->reserved, sizeof list->reserved) ? NULL : "reserved";
+}
+
 void list_part(struct part *part)
 {
-	struct shard *shard = part->shard;
-	const struct request *request = part->request;
-	const struct dsec_wire_list *list = &request->body.list;
-	struct status s = STATUS_OK;
+	struct dsec_wire_id cursor = { 0 };
+	const char *wrong = list_wrong(part->request, &cursor);
+	struct status s = { .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = EINVAL,
+			    .table = "list", .step = wrong };
 
-	if (wire_items_check(&request->payload, &list->labels) < 0 || list->labels.count % 2 ||
-	    list->cursor.bytes || !wire_is_zero(list->reserved, sizeof list->reserved)) {
-		s = (struct status){ .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER,
-				     .error = EINVAL, .table = "list",
-				     .step = list->cursor.bytes ? "cursor" : "labels" };
+	if (wrong) {
 		part_end(part, &s, NULL);
 		return;
 	}
-	for (uint32_t i = 0; i < shard->sandboxes.count; i++) {
-		const struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
-
-		if (list->limit && part->started == list->limit)
-			break;
-		if (sandbox && sandbox->state != DSEC_STATE_CREATING &&
-		    sandbox_has_labels(sandbox, &request->payload, &list->labels))
-			emit_row(part, sandbox);
-	}
-	part_end(part, NULL, NULL);
+	/* Ids of another engine, an earlier one of this node, are before or after all of ours. */
+	if (cursor.hi == part->shard->node->id)
+		part->after = cursor.lo;
+	else if (cursor.hi > part->shard->node->id)
+		part->after = UINT64_MAX;
+	list_more(&part->mail, part->shard);
 }
 
 /* ---- stats: one request to a launcher per sandbox, a few at a time ---- */

@@ -39,6 +39,13 @@ struct shard_stats {
 	uint64_t created, destroyed, refused, failed, execs;
 };
 
+/* A walk over sandboxes that are to end, some per turn; see sandbox.c. */
+struct ending {
+	struct mail mail;
+	uint64_t client;
+	uint32_t at;
+};
+
 struct shard {
 	struct node *node;
 	const struct config *config;
@@ -62,6 +69,7 @@ struct shard {
 	pthread_t thread;
 	int start_error;
 	bool stopping, draining, ended;
+	struct ending ending; /* of all, when the engine stops */
 	struct mail stop_mail, stopped_mail, end_mail;
 };
 

@@ -172,6 +172,8 @@ static long root_make(struct worker *w)
 						 { "lowerdir+", "lower" },
 						 { "upperdir", "up/u" },
 						 { "workdir", "up/w" },
+						 /* readdir and stat must agree on inode numbers */
+						 { "xino", "on" },
 						 { NULL, NULL } };
 	static const struct filesystem overlay = { "overlay", options,
 						   MOUNT_ATTR_NOATIME | MOUNT_ATTR_NOSUID,

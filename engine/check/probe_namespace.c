@@ -120,7 +120,7 @@ static int uts_child(void)
 /* Binds a child's namespace to a file of ours, lets the child end, and enters it by the file. */
 static int namespace_keep(int pid, const char **ret_step)
 {
-	auto_close int fd = -1, tree = -1, file = -1, kept = -1;
+	auto_close int tree = -1, file = -1, kept = -1;
 	char path[48], name[32] = "";
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/uts", pid);

@@ -1,0 +1,16 @@
+/*
+ * What a program is started with: argv, env and working directory as one packed block.
+ */
+#pragma once
+
+#include "backends/backend.h"
+#include "engine/request.h"
+
+struct sandbox;
+
+/*
+ * From an exec request and its sandbox: the request's env over the sandbox's over PATH and, for
+ * root, HOME. ret->strings is the caller's to free, also after a failure.
+ */
+struct status exec_strings(const struct sandbox *sandbox, const struct request *request,
+			   const char *user, struct run_spec *ret);
