@@ -4,9 +4,11 @@
  */
 #include "tests/root/launch/harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -390,9 +392,25 @@ static void processes_end(const struct harness *h)
 	}
 }
 
+/* Slots that still hang in the vault. */
+static unsigned slots_left(const struct harness *h)
+{
+	int fd = openat(h->vault.root_fd, "slots", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	unsigned left = 0;
+
+	while (dir && (entry = readdir(dir)))
+		left += entry->d_name[0] != '.';
+	if (dir)
+		(void)closedir(dir); /* only read */
+	return left;
+}
+
 static void harness_close(struct harness *h)
 {
 	workers_end(h);
+	expect(slots_left(h) == 0);
 	vault_close(&h->vault);
 	cleanup_close(&h->init_fd);
 	cleanup_close(&h->proc_fd);
@@ -442,6 +460,11 @@ int harness_main(int argc, char **argv, const struct harness_test *tests, size_t
 		return 77;
 	}
 	(void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* so that nothing a test loses can hide */
+	/* The machine's mounts come and go; those of this namespace are the tests' own. */
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		printf("cannot get a mount namespace: %s\n", strerror(errno));
+		return 1;
+	}
 	image_build();
 	for (size_t i = 0; i < count; i++) {
 		if (argc > 1 && strcmp(argv[1], tests[i].name) != 0)

@@ -69,6 +69,7 @@ void image_build(void)
 	    "proc root sys tmp && chmod 1777 tmp dev/shm && chmod 755 . && ln -s pts/ptmx dev/ptmx",
 	    folder, folder);
 	devices_make();
+	run("cp " TINY_PATH " %s/root/bin%s", folder, "");
 	run("cp " PROBE_PATH " %s/root/bin/probe && chown 1000:1001 %s/root/home/user", folder,
 	    folder);
 	file_write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nbroken line\n"

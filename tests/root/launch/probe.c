@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int failures;
@@ -33,6 +34,12 @@ void refused(const char *what, long result, int error)
 		fail("%s: %s instead of %s", what, strerrorname_np(errno), strerrorname_np(error));
 }
 
+void allowed(const char *what, long result)
+{
+	if (result < 0)
+		fail("%s: %s", what, strerrorname_np(errno));
+}
+
 static void exit_with(const char *argument)
 {
 	exit(argument ? atoi(argument) : 0);
@@ -43,14 +50,16 @@ static void say(const char *argument)
 	char folder[256] = "?";
 
 	(void)!getcwd(folder, sizeof folder);
-	printf("pid=%d sid=%d uid=%d:%d gid=%d:%d groups=%d cwd=%s says=%s\n", getpid(), getsid(0),
-	       getuid(), geteuid(), getgid(), getegid(), getgroups(0, NULL), folder,
-	       argument ? argument : "");
+	printf("pid=%d sid=%d uid=%d:%d gid=%d:%d groups=%d cwd=%s env=%s says=%s\n", getpid(),
+	       getsid(0), getuid(), geteuid(), getgid(), getegid(), getgroups(0, NULL), folder,
+	       getenv("NAME") ? getenv("NAME") : "", argument ? argument : "");
 }
 
 static void wait_for_ever(const char *argument)
 {
-	(void)argument;
+	if (argument)
+		printf("%s\n", argument);
+	fflush(stdout);
 	for (;;)
 		pause();
 }
@@ -66,6 +75,41 @@ static void copy_input(const char *argument)
 			fail("short write");
 }
 
+static void write_file(const char *path)
+{
+	int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0644);
+
+	allowed(path, fd);
+	allowed("write", write(fd, "x", 1));
+}
+
+static void is_missing(const char *path)
+{
+	refused(path, access(path, F_OK), ENOENT);
+}
+
+static void change_mode(const char *path)
+{
+	allowed(path, chmod(path, 0711));
+}
+
+/* The password file becomes something that a careless reader hangs on. */
+static void passwd_become(const char *what)
+{
+	allowed("unlink", unlink("/etc/passwd"));
+	if (strcmp(what, "fifo") == 0)
+		allowed("mkfifo", mkfifo("/etc/passwd", 0644));
+	else if (strcmp(what, "loop") == 0)
+		allowed("symlink", symlink("passwd", "/etc/passwd"));
+	else if (strcmp(what, "device") == 0)
+		allowed("symlink", symlink("/dev/zero", "/etc/passwd"));
+	else if (strcmp(what, "large") == 0)
+		allowed("truncate",
+			ftruncate(open("/etc/passwd", O_CREAT | O_WRONLY, 0644), 65536));
+	else
+		fail("no such thing");
+}
+
 static const struct {
 	const char *name;
 	void (*run)(const char *argument);
@@ -74,6 +118,35 @@ static const struct {
 	{ "say", say },
 	{ "wait", wait_for_ever },
 	{ "cat", copy_input },
+	{ "write", write_file },
+	{ "missing", is_missing },
+	{ "chmod", change_mode },
+	{ "passwd", passwd_become },
+	{ "calls", probe_calls },
+	{ "plain-calls", probe_plain_calls },
+	{ "sockets", probe_sockets },
+	{ "ioctls", probe_ioctls },
+	{ "personality", probe_personality },
+	{ "foreign", probe_foreign },
+	{ "call-cost", probe_call_cost },
+	{ "capabilities", probe_capabilities },
+	{ "mounts", probe_mounts },
+	{ "masks", probe_masks },
+	{ "network-masks", probe_network_masks },
+	{ "loopback", probe_loopback },
+	{ "devices", probe_devices },
+	{ "terminal", probe_terminal },
+	{ "limits", probe_limits },
+	{ "descriptors", probe_descriptors },
+	{ "init", probe_init },
+	{ "escape", probe_escape },
+	{ "names", probe_names },
+	{ "forks", probe_forks },
+	{ "watches", probe_watches },
+	{ "stop-all", probe_stop_all },
+	{ "tree", probe_tree },
+	{ "orphans", probe_orphans },
+	{ "fill", probe_fill },
 };
 
 int main(int argc, char **argv)
