@@ -53,6 +53,7 @@ struct load {
 	uint64_t begin_ns, end_ns, next_intended_ns, backoff_ns;
 	uint64_t event_ns, progress_ns;
 	bool is_begun, is_ended, has_peaked;
+	bool has_given_up; /* too much failed: only what is under way or held is finished */
 	int error;
 };
 
@@ -185,7 +186,7 @@ static void task_go_on(struct load *load, struct task *task, uint64_t now_ns)
 		break;
 	}
 	if (op == LOAD_DESTROY && load->phase->pace == LOAD_TIMED && load->is_ended &&
-	    !load->has_peaked) {
+	    !load->has_peaked && !load->has_given_up) {
 		load->parked[load->parked_count++] = (uint32_t)(task - load->tasks);
 		return;
 	}
@@ -272,6 +273,8 @@ static uint64_t intended_next(const struct load *load, uint64_t now_ns)
 {
 	const struct load_options *options = load->options;
 
+	if (load->has_given_up && load->phase->pace != LOAD_EMPTY)
+		return UINT64_MAX;
 	switch (load->phase->pace) {
 	case LOAD_FILL:
 		return load->started < load->held_wanted ? now_ns : UINT64_MAX;
@@ -310,7 +313,8 @@ static void peak_show(struct load *load, uint64_t now_ns)
 {
 	if (load->busy_count > load->parked_count || load->error)
 		return;
-	if (load->phase->ops[0] == LOAD_CREATE && !load->parked_count && load->idle_count) {
+	if (load->phase->ops[0] == LOAD_CREATE && !load->parked_count && load->idle_count &&
+	    !load->has_given_up) {
 		unit_begin(load, now_ns);
 		return;
 	}
@@ -365,7 +369,8 @@ static bool phase_is_over(const struct load *load)
 {
 	if (load->busy_count || intended_next(load, 0) != UINT64_MAX)
 		return false;
-	return load->phase->pace != LOAD_TIMED || (load->is_ended && load->has_peaked);
+	return load->phase->pace != LOAD_TIMED || load->has_given_up ||
+	       (load->is_ended && load->has_peaked);
 }
 
 /* ---- the loop ---- */
@@ -462,7 +467,7 @@ static void phase_run(struct load *load, const struct load_phase *phase)
 		if (load->busy_count && now_ns > load->event_ns + SILENCE_S_MAX * CLOCK_SECOND_NS)
 			load->error = -ETIMEDOUT;
 		if (load->result->failed >= FAILURES_MAX)
-			load->error = -ECANCELED;
+			load->has_given_up = true;
 	}
 	phase_end(load);
 }
@@ -522,6 +527,8 @@ int load_run(struct dsec *d, const struct load_options *options, const struct lo
 		load.error = load_alloc(&load);
 	for (uint32_t i = 0; i < options->scenario->phase_count && !load.error; i++)
 		phase_run(&load, &options->scenario->phases[i]);
+	if (load.has_given_up && !load.error)
+		load.error = -ECANCELED;
 	rest_fail(&load);
 	load_free(&load);
 	return load.error;

@@ -179,6 +179,22 @@ Test(load, wrong_exit_status_fails_the_unit_and_destroys_the_sandbox)
 	load_result_done(&result);
 }
 
+Test(load, too_many_failures_end_the_run_and_leave_nothing)
+{
+	struct mock_options mock = usual;
+	struct load_options options = options_of("exec");
+	struct load_result result;
+	struct seen seen;
+
+	mock.fail_exec_every = 1;
+	cr_assert_eq(load_try(&mock, &options, &seen, &result), -ECANCELED);
+	cr_assert_geq(result.failed, 1000);
+	cr_assert_leq(result.failed, 1000 + options.in_flight);
+	cr_assert_eq(result.created, result.destroyed);
+	cr_assert_eq(mock_counts()->live, 0);
+	load_result_done(&result);
+}
+
 Test(load, failed_isolation_fails_the_unit)
 {
 	struct mock_options mock = usual;

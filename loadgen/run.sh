@@ -1,0 +1,316 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# From a clone to figures: installs what is needed, builds, makes a real image, runs real work in
+# a sandbox, then drives load and prints ours beside the floor and the peers, all of one run.
+#
+#   run.sh [--quick] [--json FILE] [--only STEP,STEP...]
+#
+# --quick: shorter everywhere, under five minutes on a machine that is set up. --json: one object
+# per scenario, one a line. STEPs: work, load (both). In ${XDG_CACHE_HOME:-~/.cache}/dsec: the
+# images, what was fetched, and the log of the engine. DSEC_BUILD: a build folder to use in place
+# of build/release; it is not built then.
+#
+# Must hold: every step is bounded in time; the exit status is 0 only if everything was as it
+# should be; the engine that is started here is stopped here, and nothing of it is left.
+set -euo pipefail
+shopt -s inherit_errexit
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(dirname "$here")
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/dsec
+build=${DSEC_BUILD:-$top/build/release}
+instance=loadgen
+image=debian
+program=/usr/libexec/dsec/tiny-exit
+quick=
+json=
+only=work,load
+run=
+engine=
+failures=()
+seconds=20
+short=10
+floor_rounds=3
+floor_seconds=2
+peer_seconds=3
+peer_parallel=1,2,4,8
+hold=5000
+began=$SECONDS
+
+say() { printf '\n== %s\n' "$*"; }
+
+die() {
+	printf 'run.sh: %s\n' "$*" >&2
+	exit 1
+}
+
+fail() {
+	printf 'FAILED: %s\n' "$*"
+	failures+=("$*")
+}
+
+# quietly LIMIT_S LOG COMMAND...: output only on a terminal, or when it fails
+quietly() {
+	local limit=$1 log=$2
+
+	shift 2
+	if [[ -t 1 ]]; then
+		timeout --foreground -k 10 "$limit" "$@"
+	elif ! timeout --foreground -k 10 "$limit" "$@" >"$log" 2>&1; then
+		tail -n 60 "$log"
+		return 1
+	fi
+}
+
+main() {
+	options_read "$@"
+	cd "$top"
+	setup
+	run=$(mktemp -d "${TMPDIR:-/tmp}/dsec-run.XXXXXX")
+	trap finish EXIT
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+	mkdir -p "$cache"
+	build_all
+	images_make
+	engine_start
+	[[ ,$only, != *,work,* ]] || work_run
+	[[ ,$only, != *,load,* ]] || load_run
+	engine_stop
+	summary
+}
+
+options_read() {
+	while [[ $# -gt 0 ]]; do
+		case $1 in
+		--quick) quick=1 && shift ;;
+		--json | --only)
+			[[ $# -ge 2 ]] || usage
+			declare -g "${1#--}=$2"
+			shift 2
+			;;
+		*) usage ;;
+		esac
+	done
+	[[ $only =~ ^(work|load)(,(work|load))*$ ]] || usage
+	[[ -z $json ]] || json=$(realpath -m "$json")
+	if [[ $quick ]]; then
+		seconds=4 short=3 floor_rounds=1 peer_seconds=1 peer_parallel=2,4 hold=1000
+	fi
+}
+
+usage() {
+	sed -n '/^#   run.sh/,/^#$/ s/^#  *//p' "${BASH_SOURCE[0]}" >&2
+	exit 2
+}
+
+finish() {
+	local status=$?
+
+	trap - EXIT
+	if [[ $engine ]]; then
+		engine_stop || status=1
+	fi
+	rm -rf --one-file-system "$run"
+	exit "$status"
+}
+
+# ---- what is needed ----
+
+setup() {
+	say "packages"
+	timeout --foreground -k 10 1200 "$top/tests/setup.sh"
+	echo "ok"
+}
+
+build_all() {
+	if [[ ${DSEC_BUILD:-} ]]; then
+		return
+	fi
+	say "build"
+	mkdir -p build
+	quietly 300 "$run/cmake.log" cmake --preset release || die "cmake failed"
+	quietly 900 "$run/build.log" cmake --build --preset release -j "$(nproc)" --target \
+		dsecd dsec-launcher dsec-cli dsec-loadgen dsec-floor || die "the build failed"
+	echo "ok: $build"
+}
+
+images_make() {
+	say "image"
+	timeout --foreground -k 10 1200 "$here/image.sh" "$cache" >"$run/image" ||
+		die "no image"
+	if [[ ,$only, == *,work,* ]]; then
+		timeout --foreground -k 10 1200 "$here/realwork.sh" prepare "$cache" ||
+			die "no real work"
+		timeout --foreground -k 10 600 "$here/image.sh" --with-work "$cache" >"$run/image" ||
+			die "no image with the real work"
+	fi
+	echo "ok: $(<"$run/image")"
+}
+
+# ---- the engine ----
+
+engine_start() {
+	local ready
+
+	say "engine"
+	mkfifo "$run/ready"
+	"$build/engine/dsecd" --instance "$instance" --socket "$run/dsec.sock" --images "$cache" \
+		--ready-fd 9 9<>"$run/ready" >"$cache/dsecd.log" 2>&1 &
+	engine=$!
+	if ! read -t 30 -r ready <"$run/ready" || [[ $ready != ready ]]; then
+		tail -n 20 "$cache/dsecd.log"
+		die "dsecd did not become ready, see $cache/dsecd.log"
+	fi
+	export DSEC_ADDRESS=unix:$run/dsec.sock
+	echo "ok: dsecd $engine, instance $instance, log in $cache/dsecd.log"
+}
+
+# Ends it, and looks for what it may have left: its cgroups, its processes.
+engine_stop() {
+	local pid=$engine status=0 waited tree
+
+	engine=
+	say "engine's end"
+	kill -TERM "$pid" 2>/dev/null || true
+	for ((waited = 0; waited < 300; waited++)); do
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	if kill -0 "$pid" 2>/dev/null; then
+		fail "dsecd did not end within 30 s of SIGTERM"
+		kill -KILL "$pid"
+	fi
+	wait "$pid" || status=$?
+	[[ $status -eq 0 ]] || fail "dsecd ended with status $status, see $cache/dsecd.log"
+	tree=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
+	if [[ -e $tree/dsec-$instance ]]; then
+		fail "dsecd left the cgroup $tree/dsec-$instance"
+	fi
+	[[ ${#failures[@]} -gt 0 ]] || echo "ok: nothing of it is left"
+}
+
+# ---- real work ----
+
+work_run() {
+	local script
+
+	say "real work: zlib's and CPython's own tests, in sandboxes"
+	: >"$run/inside.txt"
+	# shellcheck disable=SC2043 # the order matters to the reader of the results
+	for script in zlib cpython; do
+		timeout --foreground -k 10 400 "$build/sdk/cli/dsec" run --network private \
+			--timeout 300s debian-work -- sh "/usr/libexec/dsec/realwork/$script.sh" \
+			>>"$run/inside.txt" || echo "$script: status $?"
+	done
+	if [[ -z $quick || ! -e $cache/outside.txt ||
+		$cache/outside.txt -ot $cache/debian-work.erofs ]]; then
+		timeout --foreground -k 10 700 "$here/realwork.sh" outside "$cache" ||
+			fail "the real work's run outside"
+	fi
+	grep -E '^[a-z_./]+: passed ' "$run/inside.txt" || true
+	"$here/realwork.sh" compare "$run/inside.txt" "$cache/outside.txt" || {
+		cp "$run/inside.txt" "$cache/inside.txt"
+		fail "the real work's results differ inside and outside, see $cache/inside.txt"
+	}
+}
+
+# ---- load ----
+
+load_run() {
+	say "floor, peers, load: $(uname -r), $(nproc) CPUs"
+	: >"$run/report.json"
+	: >"$run/peers.args"
+	peers_measure
+	scenario ready ready "$seconds"
+	scenario ready-fresh ready "$short" --fresh-root
+	scenario exec exec "$seconds"
+	scenario live-exec live-exec "$short"
+	scenario live-exec-8 live-exec "$short" --in-flight 8
+	open_loop
+	scenario hold hold 1 --count "$hold"
+	[[ -z $json ]] || cp "$run/report.json" "$json"
+}
+
+# The same root, program and isolation: a writable root and no way to the host's network.
+peers_measure() {
+	timeout --foreground -k 10 300 "$here/peers.sh" --root "$cache/root" --program "$program" \
+		--seconds "$peer_seconds" --parallel "$peer_parallel" --overlay --network \
+		--json "$run/peers.json" || {
+		fail "the peers could not be measured"
+		return 0
+	}
+	python3 - "$run/peers.json" >"$run/peers.args" <<-'END'
+		import json, sys
+		for name, peer in json.load(open(sys.argv[1])).items():
+		    if "rate_per_s" in peer:
+		        print(f"--peer\n{name}={peer['rate_per_s']}")
+		    else:
+		        print(f"{name}: {peer['error']}", file=sys.stderr)
+	END
+}
+
+floor_measure() { # SCENARIO; prints the median rate of some rounds
+	local round
+
+	for ((round = 0; round < floor_rounds; round++)); do
+		timeout --foreground -k 10 60 "$build/loadgen/dsec-floor" --scenario "$1" \
+			--seconds "$floor_seconds" --image "$cache/debian.erofs" \
+			--init "$build/backends/container/init" || return 1
+	done | python3 -c '
+import json, statistics, sys
+print(statistics.median(json.loads(line)["rate_per_s"] for line in sys.stdin))'
+}
+
+# The floor of this work, measured just before ours; nothing where it is another work's.
+floor_of() { # NAME
+	case $1 in
+	ready | ready-fresh | exec | live-exec) floor_measure "$1" ;;
+	live-exec-8) floor_measure live-exec ;;
+	esac
+}
+
+scenario() { # NAME SCENARIO SECONDS OPTION...
+	local name=$1 scenario=$2 time=$3 floor arguments=()
+
+	shift 3
+	floor=$(floor_of "$name") || fail "the floor of $name"
+	[[ -z $floor ]] || arguments+=(--floor-rate "$floor")
+	if [[ $scenario == exec ]]; then
+		mapfile -t -O "${#arguments[@]}" arguments <"$run/peers.args"
+	fi
+	timeout --foreground -k 10 $((time + 180)) "$build/loadgen/dsec-loadgen" \
+		--instance "$instance" --name "$name" --scenario "$scenario" --seconds "$time" \
+		--image "$image" --json "$run/report.json" "${arguments[@]}" "$@" ||
+		fail "scenario $name"
+}
+
+# At half of what the closed loop reached, so that latency and not the queue is measured.
+open_loop() {
+	local rate
+
+	rate=$(python3 - "$run/report.json" <<-'END'
+		import json, sys
+		rows = [json.loads(line) for line in open(sys.argv[1])]
+		print(max([1] + [round(row["rate_per_s"] / 2) for row in rows if row["scenario"] == "exec"]))
+	END
+	)
+	scenario exec-open exec "$short" --rate "$rate"
+}
+
+# ---- the end ----
+
+summary() {
+	if [[ -s $run/report.json ]]; then
+		say "figures"
+		python3 "$here/report.py" "$run/report.json" ${run:+"$run/peers.json"}
+	fi
+	say "$((SECONDS - began)) s, ${#failures[@]} failures"
+	[[ ${#failures[@]} -eq 0 ]] || {
+		printf 'FAILED: %s\n' "${failures[@]}"
+		exit 1
+	}
+}
+
+main "$@"
