@@ -63,7 +63,7 @@ static long user_become(struct child *child, const struct passwd_entry *entry)
 	return r;
 }
 
-/* "7:8": the rest of the text is all of a number that an id can be. */
+/* A number that an id can be. */
 static bool id_read(const char **at, uint32_t *ret)
 {
 	return number_read(at, ret) && *ret < IDS_MAX;
@@ -71,7 +71,8 @@ static bool id_read(const char **at, uint32_t *ret)
 
 /*
  * "7:8" asks nobody. "7" takes the group from the entry of that uid, and gid 7 where there is none.
- * A name must have an entry.
+ * A name must have an entry; it
+ * begins with no digit.
  */
 static long user_find(struct child *child, const char *user, struct passwd_entry *ret)
 {
@@ -80,7 +81,9 @@ static long user_find(struct child *child, const char *user, struct passwd_entry
 	long r;
 
 	ret->home = "/";
-	if (id_read(&at, &ret->uid)) {
+	if (*at >= '0' && *at <= '9') {
+		if (!id_read(&at, &ret->uid))
+			return -EINVAL;
 		if (*at == ':')
 			return at++, id_read(&at, &ret->gid) && *at == 0 ? 0 : -EINVAL;
 		if (*at != 0)

@@ -91,9 +91,9 @@ static long program_search(struct child *child)
 {
 	const struct order *o = &child->worker->order;
 	const char *folder = path_find(o->envp);
-	long result = -ENOENT;
+	long result = CHILD_TRY(ARGV0, -ENOENT);
 
-	for (;;) {
+	while (*o->argv[0]) {
 		const char *end = strchrnul(folder, ':');
 		long r = -ENAMETOOLONG;
 
@@ -107,6 +107,7 @@ static long program_search(struct child *child)
 			return result;
 		folder = end + 1;
 	}
+	return result;
 }
 
 static long program_child(struct child *child)

@@ -60,15 +60,17 @@ void sleep_ms(unsigned ms)
 long text_read_at(int dir_fd, const char *path, char *text, size_t size)
 {
 	auto_close int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC);
+	size_t filled = 0;
 	ssize_t bytes;
 
 	if (fd < 0)
 		return -errno;
-	bytes = read(fd, text, size - 1);
+	while ((bytes = read(fd, text + filled, size - 1 - filled)) > 0)
+		filled += (size_t)bytes;
 	if (bytes < 0)
 		return -errno;
-	text[bytes] = 0;
-	return bytes;
+	text[filled] = 0;
+	return (long)filled;
 }
 
 int child_reap(pid_t pid)
@@ -233,13 +235,14 @@ int harness_exec(struct harness *h, const struct box *box, const char *const *ar
 	static const char *const environment[] = { "PATH=/bin", NULL };
 	struct launch_request request = harness_request(h, LAUNCH_EXEC, box->slot);
 	struct launch_reply reply;
+	auto_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int ends[2], fds[3];
 
 	o = o ? o : &standard;
 	if (!expect(pipe2(ends, O_CLOEXEC) == 0))
 		return -1;
 	fds[0] = o->input_fd;
-	fds[1] = fds[2] = ends[1];
+	fds[1] = fds[2] = !o->leave_alone ? ends[1] : o->output_fd ? o->output_fd : null_fd;
 	request.pid = box->pid;
 	request.leaf = o->leaf;
 	request.flags = o->flags;

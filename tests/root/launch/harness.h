@@ -54,7 +54,8 @@ struct exec_options {
 	const char *const *envp;
 	uint32_t leaf, flags;
 	int input_fd;	  /* 0: none */
-	bool leave_alone; /* do not wait: the caller reaps reply.pid; output is not captured */
+	bool leave_alone; /* do not wait: the caller reaps reply.pid */
+	int output_fd;	  /* of one that is left alone; 0: /dev/null */
 };
 
 /* A sandbox: PID 1, 0 where it could not be made. */
