@@ -66,7 +66,7 @@ struct backend_gauges {
 
 struct box_spec {
 	uint32_t image;
-	bool is_private;   /* network */
+	bool is_private; /* network */
 	bool fresh_root;
 	uint64_t memory_bytes, disk_bytes, inodes; /* 0: no limit, the default, the default */
 	uint32_t pids_max;
@@ -99,8 +99,8 @@ struct run {
 	void *owner;
 	int pid;
 	/*
-	 * error 0: the program runs. Else -errno, failed_step names what failed and `not_found` that
-	 * it was the program itself or what it needs; nothing runs.
+	 * error 0: the program runs. Else -errno, failed_step names what failed and `not_found`
+	 * that it was the program itself or what it needs; nothing runs.
 	 */
 	void (*started)(struct run *run, int error);
 	/* The main process was reaped (wait status) and, after run_kill(), its leaf is empty. */
@@ -110,7 +110,8 @@ struct run {
 };
 
 struct box_usage {
-	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes; /* UINT64_MAX: unknown */
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes,
+		inodes; /* UINT64_MAX: unknown */
 	uint32_t processes;
 	void *owner;
 	void (*done)(struct box_usage *usage, int error);
@@ -120,8 +121,9 @@ struct backend_class {
 	const char *name;
 	struct box *(*box_new)(struct backend *b); /* NULL: boxes_max in use */
 	void (*box_free)(struct box *box);
-	void (*box_build)(struct box *box);  /* spec and callbacks set; built() follows */
-	void (*box_unwind)(struct box *box); /* built; all its runs ended or ending. gone() follows */
+	void (*box_build)(struct box *box); /* spec and callbacks set; built() follows */
+	void (*box_unwind)(
+		struct box *box); /* built; all its runs ended or ending. gone() follows */
 	struct run *(*run_new)(struct box *box); /* NULL: runs_max in use */
 	void (*run_free)(struct run *run);
 	int (*run_start)(struct run *run, const struct run_spec *spec); /* started() follows if 0 */

@@ -1,6 +1,6 @@
 /*
- * Capturing a stream's head and tail. Called by exec.c. Nothing here fails: when memory is short the
- * stream is truncated sooner and says so.
+ * Capturing a stream's head and tail. Called by exec.c. Nothing here fails: when memory is short
+ * the stream is truncated sooner and says so.
  */
 #include "engine/capture.h"
 

@@ -1,8 +1,8 @@
 /*
  * Channels of the ring transport, and what both transports share: the list of awake channels, the
- * backlog and the end. Called by the shard's loop and by request.c. Every byte of the client's memory
- * is hostile: entries are copied once and checked as copies, sizes and masks are our own, and a
- * client that breaks the rules is cut without touching anybody else.
+ * backlog and the end. Called by the shard's loop and by request.c. Every byte of the client's
+ * memory is hostile: entries are copied once and checked as copies, sizes and masks are our own,
+ * and a client that breaks the rules is cut without touching anybody else.
  */
 #include "engine/channel.h"
 
@@ -128,7 +128,8 @@ static bool ring_take(struct channel *channel)
 	struct dsec_ring_request entry;
 	auto_free char *payload = NULL;
 
-	if (!waiting || channel->in_flight > channel->submission_mask || !shard->requests.free_count)
+	if (!waiting || channel->in_flight > channel->submission_mask ||
+	    !shard->requests.free_count)
 		return false;
 	if (waiting > channel->submission_mask + 1) {
 		client_cut(channel, "submission tail runs ahead of the ring");
@@ -174,7 +175,8 @@ bool channels_drain(struct shard *shard)
 
 		if (channel->is_backlogged)
 			channel_flush(channel);
-		while (!channel->closing && !channel->broken && taken < CHANNEL_DRAIN_MAX && ring_take(channel))
+		while (!channel->closing && !channel->broken && taken < CHANNEL_DRAIN_MAX &&
+		       ring_take(channel))
 			taken++;
 		more |= taken == CHANNEL_DRAIN_MAX;
 	}
@@ -225,7 +227,8 @@ static bool buffer_peek(struct channel *channel, struct dsec_ring_buffer *ret)
 	if (!posted)
 		return false;
 	memcpy(ret,
-	       channel->buffers + (size_t)(channel->buffer_head & channel->buffer_mask) * sizeof *ret,
+	       channel->buffers +
+		       (size_t)(channel->buffer_head & channel->buffer_mask) * sizeof *ret,
 	       sizeof *ret);
 	if (posted > channel->buffer_mask + 1 || ret->bytes < DSEC_BUFFER_BYTES_MIN ||
 	    ret->at > channel->arena_bytes || ret->bytes > channel->arena_bytes - ret->at) {
@@ -290,8 +293,7 @@ static int ring_put(struct channel *channel, const struct dsec_ring_event *event
 }
 
 /* All of an event, DATA in pieces. *done counts what went already. */
-static bool channel_put(struct channel *channel, struct dsec_ring_event *event,
-			const char *payload)
+static bool channel_put(struct channel *channel, struct dsec_ring_event *event, const char *payload)
 {
 	bool may_cut = event->kind == DSEC_EV_DATA;
 
@@ -375,8 +377,7 @@ void channel_flush_stream(struct channel *channel)
 	channel_flush(channel);
 }
 
-void channel_post(struct channel *channel, const struct dsec_ring_event *event,
-		  const void *payload)
+void channel_post(struct channel *channel, const struct dsec_ring_event *event, const void *payload)
 {
 	struct dsec_ring_event rest = *event;
 	const char *bytes = payload;

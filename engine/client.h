@@ -1,6 +1,6 @@
 /*
- * A client's connection: the handshake, its memory, its channels on the shards and its end. A client
- * belongs to its home shard; the socket is its lifeline.
+ * A client's connection: the handshake, its memory, its channels on the shards and its end. A
+ * client belongs to its home shard; the socket is its lifeline.
  */
 #pragma once
 

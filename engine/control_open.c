@@ -117,7 +117,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 
 	if (options.slots_per_shard * config->shards > SLOTS_PER_INSTANCE)
 		options.slots_per_shard = SLOTS_PER_INSTANCE / config->shards;
-	/* The shards' cgroups come first: the guard is told their ids, the node is told the guard. */
+	/* The shards' cgroups first: the guard is told their ids, the node is told the guard. */
 	r = backend_node_open(&options, &node->backend_node);
 	for (uint32_t i = 0; r >= 0 && i < config->shards; i++)
 		r = backend_shard_cgroup(node->backend_node, i, &fd, &ids[i]);

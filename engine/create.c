@@ -32,8 +32,12 @@ static void create_more(struct creation *creation);
 
 static struct status create_invalid(const char *field, int error, const char *detail)
 {
-	return (struct status){ .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = -error,
-				.table = "create", .step = field, .detail = detail };
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "create",
+				.step = field,
+				.detail = detail };
 }
 
 static struct status check_limits(const struct node *node, const struct dsec_wire_create *c)
@@ -50,7 +54,8 @@ static struct status check_limits(const struct node *node, const struct dsec_wir
 			.step = wanted & node->unenforced & DSEC_LIMIT_MEMORY ? "memory" :
 				wanted & node->unenforced & DSEC_LIMIT_PIDS   ? "pids" :
 										"cpu",
-			.detail = "no such cgroup controller here; allow degraded, see dsecd --check",
+			.detail =
+				"no such cgroup controller here; allow degraded, see dsecd --check",
 		};
 	if (c->ttl_s > TTL_S_MAX)
 		return create_invalid("ttl", -ERANGE, "at most 30 days");
@@ -69,16 +74,22 @@ static struct status check_absent(const struct wire *w, const struct dsec_wire_c
 	if (r < 0)
 		return create_invalid("backend", r, NULL);
 	if (*backend && strcmp(backend, "container") != 0)
-		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
-					.table = "create", .step = "backend",
+		return (struct status){ .code = DSEC_UNSUPPORTED,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "create",
+					.step = "backend",
 					.detail = "only the container backend is here" };
 	if (c->policy.bytes)
-		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
-					.table = "create", .step = "policy",
+		return (struct status){ .code = DSEC_UNSUPPORTED,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "create",
+					.step = "policy",
 					.detail = "policies are not here yet" };
 	if (c->job.hi || c->job.lo)
-		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
-					.table = "create", .step = "job",
+		return (struct status){ .code = DSEC_UNSUPPORTED,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "create",
+					.step = "job",
 					.detail = "jobs are not here yet" };
 	return STATUS_OK;
 }
@@ -133,7 +144,9 @@ static void creation_end(struct creation *creation, const struct status *status)
 
 static void emit_failed(struct part *part, uint32_t index, const struct status *status)
 {
-	struct emission e = { .kind = DSEC_EV_CREATED, .index = (uint16_t)index, .status = *status };
+	struct emission e = { .kind = DSEC_EV_CREATED,
+			      .index = (uint16_t)index,
+			      .status = *status };
 
 	part_emit(part, &e);
 }

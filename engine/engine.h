@@ -7,15 +7,15 @@ struct config;
 
 /* What the keeper holds for engines and hands to each. */
 struct engine_handover {
-	int listen_fd;	 /* the client socket, listening */
-	int cgroup_fd;	 /* the instance's cgroup root, O_DIRECTORY */
-	int keeper_fd;	 /* SOCK_SEQPACKET to the keeper: descriptors can be parked there later */
+	int listen_fd; /* the client socket, listening */
+	int cgroup_fd; /* the instance's cgroup root, O_DIRECTORY */
+	int keeper_fd; /* SOCK_SEQPACKET to the keeper: descriptors can be parked there later */
 	unsigned int uid_first; /* of the instance's locked range */
 };
 
 /*
- * Runs until SIGTERM/SIGINT, the end of file of config->lifeline_fd or a fatal error of ours. Returns
- * the exit status: 0 after a clean shutdown that left nothing, 1 otherwise, 75 when a restart could
- * help. Sweeps what a dead engine left before it serves anybody.
+ * Runs until SIGTERM/SIGINT, the end of file of config->lifeline_fd or a fatal error of ours.
+ * Returns the exit status: 0 after a clean shutdown that left nothing, 1 otherwise, 75 when a
+ * restart could help. Sweeps what a dead engine left before it serves anybody.
  */
 int engine_run(const struct config *config, const struct engine_handover *handover);

@@ -126,7 +126,8 @@ static void run_started(struct run *run, int error)
 	exec->started = error == 0;
 	exec->failed_step = run->failed_step;
 	if (exec->started && exec->part) {
-		struct emission e = { .kind = DSEC_EV_STARTED, .subject = exec->sandbox->id,
+		struct emission e = { .kind = DSEC_EV_STARTED,
+				      .subject = exec->sandbox->id,
 				      .exec = exec->number };
 
 		part_emit(exec->part, &e);
@@ -292,52 +293,50 @@ static int drain(struct flow *f)
 	return FLOW_NEXT;
 }
 
+/* clang-format off */
 static const struct flow_step exec_steps[] = {
-	{ "pipes", make_pipes, NULL, close_pipes, 0 },
-	{ "start", start_run, NULL, NULL, 0 },
-	{ "run", wait_run, NULL, NULL, 0 },
-	{ "quiet", stop_ops, NULL, NULL, 0 },
-	{ "drain", drain, NULL, NULL, 0 },
+	/* name     start       finish undo         limit_ms */
+	{ "pipes",  make_pipes, NULL,  close_pipes, 0 },
+	{ "start",  start_run,  NULL,  NULL,        0 },
+	{ "run",    wait_run,   NULL,  NULL,        0 },
+	{ "quiet",  stop_ops,   NULL,  NULL,        0 },
+	{ "drain",  drain,      NULL,  NULL,        0 },
 };
+/* clang-format on */
 
 /* ---- the result ---- */
 
-static void emit_data(struct exec *exec, uint16_t stream, uint64_t offset, const char *bytes,
-		      size_t count, uint16_t flags)
+/* Captured bytes as DATA events, in pieces; `e` says of which stream, and where they begin. */
+static void emit_data(struct exec *exec, struct emission e, const char *bytes, size_t count)
 {
+	e.kind = DSEC_EV_DATA;
+	e.subject = exec->sandbox->id;
+	e.exec = exec->number;
 	while (count) {
-		uint32_t piece = count < DATA_BYTES_MAX ? (uint32_t)count : DATA_BYTES_MAX;
-		struct emission e = {
-			.kind = DSEC_EV_DATA,
-			.flags = flags,
-			.subject = exec->sandbox->id,
-			.exec = exec->number,
-			.offset = offset,
-			.stream = stream,
-			.body = bytes,
-			.bytes = piece,
-		};
-
+		e.body = bytes;
+		e.bytes = count < DATA_BYTES_MAX ? (uint32_t)count : DATA_BYTES_MAX;
 		part_emit(exec->part, &e);
-		bytes += piece;
-		offset += piece;
-		count -= piece;
+		bytes += e.bytes;
+		e.offset += e.bytes;
+		count -= e.bytes;
 	}
 }
 
 static void emit_output(struct exec *exec, int i, struct dsec_wire_output *ret)
 {
 	const struct capture *capture = &exec->streams[i].capture;
+	struct emission e = { .stream = (uint16_t)(i + 1) };
 	const char *pieces[2];
 	size_t bytes[2];
-	uint64_t offset = capture_tail(capture, pieces, bytes);
-	uint16_t stream = (uint16_t)(i + 1);
 
-	emit_data(exec, stream, 0, capture->head, capture->head_bytes, 0);
-	emit_data(exec, stream, offset, pieces[0], bytes[0], DSEC_EVENT_TAIL);
-	emit_data(exec, stream, offset + bytes[0], pieces[1], bytes[1], DSEC_EVENT_TAIL);
+	emit_data(exec, e, capture->head, capture->head_bytes);
+	e.offset = capture_tail(capture, pieces, bytes);
+	e.flags = DSEC_EVENT_TAIL;
+	emit_data(exec, e, pieces[0], bytes[0]);
+	e.offset += bytes[0];
+	emit_data(exec, e, pieces[1], bytes[1]);
 	*ret = (struct dsec_wire_output){
-		.stream = stream,
+		.stream = e.stream,
 		.truncated = capture_is_truncated(capture),
 		.total_bytes = capture->total,
 		.head_bytes = capture->head_bytes,
@@ -364,9 +363,9 @@ static void result_of_status(const struct exec *exec, struct dsec_wire_result *r
 static bool result_of_failure(const struct exec *exec, int error, struct dsec_wire_result *ret,
 			      struct status *ret_status)
 {
-	*ret_status = status_of_errno(error, exec->started ? "exec" : "container",
-				      exec->failed_step ? exec->failed_step :
-							  exec->flow.failed_step);
+	*ret_status =
+		status_of_errno(error, exec->started ? "exec" : "container",
+				exec->failed_step ? exec->failed_step : exec->flow.failed_step);
 	if (!exec->run || !exec->run->program_failed)
 		return false;
 	ret->reason = DSEC_NOT_STARTED;
@@ -452,8 +451,11 @@ static void exec_cancel_step(struct flow *f)
 
 static struct status exec_invalid(const char *field, int error)
 {
-	return (struct status){ .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = -error,
-				.table = "exec", .step = field };
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "exec",
+				.step = field };
 }
 
 static uint64_t kept(uint64_t asked)
@@ -535,8 +537,10 @@ void exec_part(struct part *part)
 	struct status s = STATUS_OK;
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
-		s = (struct status){ .code = DSEC_ABSENT, .blame = DSEC_BLAME_CALLER,
-				     .table = "exec", .step = "subject",
+		s = (struct status){ .code = DSEC_ABSENT,
+				     .blame = DSEC_BLAME_CALLER,
+				     .table = "exec",
+				     .step = "subject",
 				     .detail = "no such sandbox, or it is being destroyed" };
 	else if (!(exec = exec_new(sandbox, part)))
 		s = status_of_errno(-EAGAIN, "exec", "execs_max");

@@ -23,8 +23,11 @@ struct packing {
 
 static struct status strings_invalid(const char *field, int error)
 {
-	return (struct status){ .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = -error,
-				.table = "exec", .step = field };
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "exec",
+				.step = field };
 }
 
 static void pack(struct packing *p, const char *bytes, uint32_t count)

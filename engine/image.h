@@ -33,5 +33,5 @@ struct image_want {
 
 /* The index, or -EAGAIN: ready() will be called. */
 int image_get(struct image_want *want);
-/* A name a user may write: letters, digits, . _ - and / inside, no component beginning with a dot. */
+/* A name users may write: letters, digits, . _ - and / inside, no part beginning with a dot. */
 int image_name_check(const char *name);

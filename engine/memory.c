@@ -85,14 +85,14 @@ int client_memory_init(struct client_memory *memory, const struct node *node,
 	w->submission_at = sizeof(struct dsec_ring_channel);
 	w->completion_at = w->submission_at + w->submission_entries * w->request_bytes;
 	w->buffer_at = w->completion_at + w->completion_entries * w->event_bytes;
-	w->channel_bytes =
-		round_up(w->buffer_at + w->buffer_entries * (uint32_t)sizeof(struct dsec_ring_buffer),
-			 PAGE_BYTES);
+	w->channel_bytes = round_up(
+		w->buffer_at + w->buffer_entries * (uint32_t)sizeof(struct dsec_ring_buffer),
+		PAGE_BYTES);
 	w->arena_at = (uint64_t)w->channel_bytes * channels;
 	w->arena_bytes = clamp(arena, ARENA_BYTES_MIN, ARENA_BYTES_MAX) / PAGE_BYTES * PAGE_BYTES;
 	w->memory_bytes = w->arena_at + w->arena_bytes;
-	auto_close int fd = memfd_create("dsec-client",
-					 MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	auto_close int fd =
+		memfd_create("dsec-client", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
 	if (fd < 0 || ftruncate(fd, (off_t)w->memory_bytes) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)

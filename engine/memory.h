@@ -17,7 +17,7 @@ struct client_memory {
 	struct dsec_ring_welcome layout;
 };
 
-/* Sizes asked in `hello`, clamped, echoed in `layout`. No memory is made for the stream transport. */
+/* Sizes asked in `hello`, clamped, echoed in `layout`. The stream transport gets no memory. */
 int client_memory_init(struct client_memory *memory, const struct node *node,
 		       const struct dsec_ring_hello *hello, unsigned int channels);
 /* After the client mapped it: no new writer from here on. Verified. The descriptor is closed. */

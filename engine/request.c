@@ -1,8 +1,8 @@
 /*
  * Requests and their parts: checking, spreading over shards, events on their way home, cancelling,
  * deadlines and the one LAST. Called by channels with copies of what clients wrote and by the ops.
- * Exactly one LAST follows every accepted request, whatever happens; a request is freed when all its
- * parts have ended and every cancel that was sent has come back.
+ * Exactly one LAST follows every accepted request, whatever happens; a request is freed when all
+ * its parts have ended and every cancel that was sent has come back.
  */
 #include "engine/request.h"
 
@@ -40,7 +40,8 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_EXEC] = { "exec", TARGET_SUBJECT, sizeof(struct dsec_wire_exec), exec_part,
 			   exec_part_cancel },
 	[DSEC_OP_LIST] = { "list", TARGET_TURNS, sizeof(struct dsec_wire_list), list_part, NULL },
-	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part, NULL },
+	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part,
+			    NULL },
 	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, NULL },
 };
 
@@ -62,8 +63,11 @@ static const struct op_info *op_of(const struct request *request)
 
 struct status status_of_errno(int error, const char *table, const char *step)
 {
-	struct status s = { .code = DSEC_FAILED, .blame = DSEC_BLAME_PLATFORM, .error = -error,
-			    .table = table, .step = step };
+	struct status s = { .code = DSEC_FAILED,
+			    .blame = DSEC_BLAME_PLATFORM,
+			    .error = -error,
+			    .table = table,
+			    .step = step };
 
 	if (error >= 0)
 		return STATUS_OK;
@@ -79,8 +83,11 @@ struct status status_of_errno(int error, const char *table, const char *step)
 
 static struct status status_invalid(const char *field, int error)
 {
-	return (struct status){ .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = -error,
-				.table = "request", .step = field };
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "request",
+				.step = field };
 }
 
 void status_merge(struct status *into, const struct status *other)
@@ -223,7 +230,8 @@ static void request_last(struct request *request)
 {
 	struct part *part = &request->parts[0];
 	struct dsec_wire_check sum = { .size = sizeof sum };
-	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_LAST,
+	struct emission e = { .kind = DSEC_EV_DONE,
+			      .flags = DSEC_EVENT_LAST,
 			      .subject = request->entry.subject };
 	struct dsec_ring_event event;
 	char payload[sizeof sum + sizeof(struct dsec_wire_status)];
@@ -382,7 +390,8 @@ static void cancel_part(struct part *part)
 	if (target)
 		request_cancel(target);
 	else
-		status = (struct status){ .code = DSEC_ABSENT, .blame = DSEC_BLAME_CALLER,
+		status = (struct status){ .code = DSEC_ABSENT,
+					  .blame = DSEC_BLAME_CALLER,
 					  .detail = "no such ticket in flight on this channel" };
 	part_end(part, &status, NULL);
 }
@@ -419,8 +428,10 @@ static struct status request_check(struct request *request)
 	const struct op_info *op = op_of(request);
 
 	if (!op)
-		return (struct status){ .code = DSEC_UNSUPPORTED, .blame = DSEC_BLAME_CALLER,
-					.table = "request", .step = "op",
+		return (struct status){ .code = DSEC_UNSUPPORTED,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "request",
+					.step = "op",
 					.detail = "this engine does not know the operation" };
 	if (entry->flags & ~DSEC_REQUEST_FLAGS_KNOWN)
 		return status_invalid("flags", -EINVAL);
@@ -429,8 +440,10 @@ static struct status request_check(struct request *request)
 	if (op->target == TARGET_SUBJECT &&
 	    (entry->subject.hi != request->home->node->id ||
 	     entry->subject.lo >> DSEC_ID_SHARD_SHIFT >= request->home->node->shard_count))
-		return (struct status){ .code = DSEC_ABSENT, .blame = DSEC_BLAME_CALLER,
-					.table = "request", .step = "subject",
+		return (struct status){ .code = DSEC_ABSENT,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "request",
+					.step = "subject",
 					.detail = "no such sandbox" };
 	return request_check_body(request, op);
 }
@@ -496,7 +509,8 @@ static void request_refuse(struct request *request, const struct status *status)
 static void request_overflow(struct channel *channel, const struct dsec_ring_request *entry)
 {
 	const struct request stand_in = { .entry = *entry };
-	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_LAST,
+	struct emission e = { .kind = DSEC_EV_DONE,
+			      .flags = DSEC_EVENT_LAST,
 			      .status = status_of_errno(-EAGAIN, "request", "requests_max") };
 	struct dsec_ring_event event;
 	char payload[sizeof(struct dsec_wire_status)];

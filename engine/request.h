@@ -33,7 +33,7 @@ struct part {
 	struct mail mail;	 /* out, then home */
 	struct mail cancel_mail; /* out, then home */
 	struct request *request;
-	struct shard *shard; /* where it runs */
+	struct shard *shard;   /* where it runs */
 	uint32_t first, count; /* create: indices first .. first + count - 1 */
 	uint32_t started, running;
 	uint64_t after; /* list: the id of the last row */

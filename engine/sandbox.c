@@ -1,6 +1,7 @@
 /*
- * Sandboxes of a shard, from built to gone. Called by the ops, by timers and by the backend. Destroy
- * is legal in every state; what waits for it is told exactly once, when nothing of the sandbox runs.
+ * Sandboxes of a shard, from built to gone. Called by the ops, by timers and by the backend.
+ * Destroy is legal in every state; what waits for it is told exactly once, when nothing of the
+ * sandbox runs.
  */
 #include "engine/sandbox.h"
 
@@ -215,8 +216,8 @@ enum { ENDS_PER_TURN = 64 };
 
 static bool sandbox_is_of(const struct sandbox *sandbox, const struct shard *shard, uint64_t client)
 {
-	return shard->stopping || (sandbox->client == client &&
-				   sandbox->on_disconnect == DSEC_DISCONNECT_DESTROY);
+	return shard->stopping ||
+	       (sandbox->client == client && sandbox->on_disconnect == DSEC_DISCONNECT_DESTROY);
 }
 
 static void ending_more(struct mail *mail, void *owner)
@@ -302,6 +303,5 @@ bool sandbox_matches(const struct sandbox *sandbox, const struct wire *payload,
 		if (sandbox->id.lo == id.lo && sandbox->id.hi == id.hi)
 			return true;
 	}
-	return select->labels.count &&
-	       sandbox_has_labels(sandbox, payload, &select->labels);
+	return select->labels.count && sandbox_has_labels(sandbox, payload, &select->labels);
 }

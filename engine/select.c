@@ -1,6 +1,6 @@
 /*
- * Ops on a selection of sandboxes: destroy, list, stats. Each part looks at the sandboxes of its own
- * shard. Called by request.c.
+ * Ops on a selection of sandboxes: destroy, list, stats. Each part looks at the sandboxes of its
+ * own shard. Called by request.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +15,9 @@ static struct status select_check(const struct request *request)
 {
 	const struct wire *w = &request->payload;
 	const struct dsec_wire_select *select = &request->body.select;
-	struct status s = { .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = EINVAL,
-			    .table = "select" };
+	struct status s = {
+		.code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = EINVAL, .table = "select"
+	};
 	const char *ids;
 
 	if (wire_bytes(w, select->ids, &ids) < 0 ||
@@ -133,7 +134,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 	memcpy(body, &row, sizeof row);
 	memcpy(body + sizeof row, sandbox->image, image_bytes);
 	if (sandbox->labels.byte_count)
-		memcpy(body + sizeof row + image_bytes, sandbox->labels.bytes, sandbox->labels.byte_count);
+		memcpy(body + sizeof row + image_bytes, sandbox->labels.bytes,
+		       sandbox->labels.byte_count);
 	e.bytes = (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count;
 	e.index = (uint16_t)part->started++;
 	part_emit(part, &e);
@@ -153,8 +155,7 @@ static uint32_t rows_next(const struct part *part, uint64_t after,
 		const struct sandbox *sandbox = pool_at(pool, i);
 		uint32_t at;
 
-		if (!sandbox || sandbox->state == DSEC_STATE_CREATING ||
-		    sandbox->id.lo <= after ||
+		if (!sandbox || sandbox->state == DSEC_STATE_CREATING || sandbox->id.lo <= after ||
 		    (count == ROWS_PER_TURN && sandbox->id.lo > ret[count - 1]->id.lo) ||
 		    !sandbox_has_labels(sandbox, &request->payload, &request->body.list.labels))
 			continue;
@@ -204,8 +205,11 @@ void list_part(struct part *part)
 {
 	struct dsec_wire_id cursor = { 0 };
 	const char *wrong = list_wrong(part->request, &cursor);
-	struct status s = { .code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = EINVAL,
-			    .table = "list", .step = wrong };
+	struct status s = { .code = DSEC_INVALID,
+			    .blame = DSEC_BLAME_CALLER,
+			    .error = EINVAL,
+			    .table = "list",
+			    .step = wrong };
 
 	if (wrong) {
 		part_end(part, &s, NULL);
@@ -239,12 +243,14 @@ static void usage_done(struct box_usage *usage, int error)
 		.disk_bytes = usage->disk_bytes,
 		.inodes = usage->inodes,
 	};
-	struct emission e = { .kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body,
-			      .bytes = sizeof body };
+	struct emission e = {
+		.kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body, .bytes = sizeof body
+	};
 
 	sandbox->usage_part = NULL;
 	if (error)
-		e = (struct emission){ .kind = DSEC_EV_ROW, .subject = sandbox->id,
+		e = (struct emission){ .kind = DSEC_EV_ROW,
+				       .subject = sandbox->id,
 				       .status = status_of_errno(error, "stats", "read") };
 	part_emit(part, &e);
 	part->running--;

@@ -64,7 +64,7 @@ struct shard {
 	struct channel *awake, *announce;
 	uint32_t backlogged; /* channels that wait for room in the client's memory */
 	uint64_t id_sequence;
-	uint32_t rotation; /* where the next single create goes */
+	uint32_t rotation;		  /* where the next single create goes */
 	struct mail *local, **local_last; /* to itself */
 	pthread_t thread;
 	int start_error;

@@ -1,6 +1,7 @@
 /*
- * The sweep at the start of an engine. Called by control.c. cgroup.kill is never written to the root:
- * it stays in use, and on some kernels a cgroup that was killed once kills whatever enters it later.
+ * The sweep at the start of an engine. Called by control.c. cgroup.kill is never written to the
+ * root: it stays in use, and on some kernels a cgroup that was killed once kills whatever enters
+ * it later.
  */
 #include "engine/sweep.h"
 

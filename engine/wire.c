@@ -1,6 +1,6 @@
 /*
- * Reading payloads that clients wrote. Called by request.c and the ops behind it, on a private copy;
- * nothing here trusts an offset, a length or a count before it was compared with that copy.
+ * Reading payloads that clients wrote. Called by request.c and the ops behind it, on a private
+ * copy; nothing here trusts an offset, a length or a count before it was compared with that copy.
  */
 #include "engine/wire.h"
 

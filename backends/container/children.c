@@ -200,7 +200,7 @@ void children_done(struct children *children)
 	children->buckets = NULL;
 }
 
-/* The death came first. Early entries that were told after the request was sent may be its child. */
+/* The death came first: an early entry told after the request was sent may be its child. */
 static bool early_claim(struct children *children, struct child *child, uint64_t sequence)
 {
 	struct child *early = *bucket_of(children, child->pid);

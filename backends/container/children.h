@@ -24,7 +24,7 @@ struct child {
 	int pid;
 	uint8_t state;
 	bool direct; /* waited for while it lives: without death events, or after some were lost */
-	uint32_t holds;	   /* launcher calls in flight that name the pid: not reaped while > 0 */
+	uint32_t holds; /* launcher calls in flight that name the pid: not reaped while > 0 */
 	int status;
 	/* Early ones: */
 	bool is_early;

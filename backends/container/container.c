@@ -224,12 +224,14 @@ static int kill_init(struct flow *f)
 	return FLOW_WAIT;
 }
 
+/* clang-format off */
 static const struct flow_step container_steps[] = {
 	/* name      start        finish     undo       limit_ms */
 	{ "slot",    take_slot,   NULL,      give_slot, 0 },
 	{ "spawn",   ask_spawn,   got_spawn, kill_init, 0 },
 	{ "network", set_network, NULL,      NULL,      0 },
 };
+/* clang-format on */
 
 /* ---- the class ---- */
 

@@ -1,6 +1,6 @@
 /*
- * The node's part of the container backend: the vault, PID 1's program, the workers' program and the
- * shards' cgroups. Called from the engine's control thread, which may block.
+ * The node's part of the container backend: the vault, PID 1's program, the workers' program and
+ * the shards' cgroups. Called from the engine's control thread, which may block.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -97,7 +97,8 @@ static void controllers_pass_down(int root_fd, int shard_fd)
 	if (n <= 0 || to < 0)
 		return;
 	names[n] = 0;
-	for (char *name = strtok_r(names, " \n", &rest); name; name = strtok_r(NULL, " \n", &rest)) {
+	for (char *name = strtok_r(names, " \n", &rest); name;
+	     name = strtok_r(NULL, " \n", &rest)) {
 		int bytes = snprintf(word, sizeof word, "+%s", name);
 
 		/* One that cannot be passed on shows as a limit that is not enforced. */

@@ -1,7 +1,7 @@
 /*
- * Preparing slots off the critical path: a dirty one gets a new root at once, so that what a sandbox
- * left in memory does not stay there; at the end of the engine every slot is given back. Called by
- * the container backend of one shard.
+ * Preparing slots off the critical path: a dirty one gets a new root at once, so that what a
+ * sandbox left in memory does not stay there; at the end of the engine every slot is given back.
+ * Called by the container backend of one shard.
  */
 #include "backends/container/container.h"
 

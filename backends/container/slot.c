@@ -19,8 +19,9 @@
 enum { CTIME_SETTLE_NS = 20 * 1000000 }; /* two ticks of the slowest clock, HZ=100 */
 
 /*
- * Since Linux 6.13 a change after a stat always shows in a newer ctime. Before, ctimes move once per
- * tick, and a change in the tick that made the baseline would not show: the baseline must be older.
+ * Since Linux 6.13 a change after a stat always shows in a newer ctime. Before, ctimes move once
+ * per tick, and a change in the tick that made the baseline would not show: the baseline must be
+ * older.
  */
 static bool ctime_is_fine(int vault_fd, uint32_t number)
 {

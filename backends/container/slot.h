@@ -45,7 +45,7 @@ struct slots {
 	uint32_t count, counts[SLOT_STATES];
 	uint32_t uses_max;
 	bool fine_ctime; /* see slot.c */
-	int vault_fd; /* O_PATH of the vault's root; borrowed */
+	int vault_fd;	 /* O_PATH of the vault's root; borrowed */
 };
 
 /* Slots first .. first + count - 1 of the vault. */

@@ -1,7 +1,7 @@
 /*
  * A shard's launcher workers and their queue. Called by the container backend of the shard. A call
- * is done exactly once: with its reply, or with NULL when its worker was lost while it may have been
- * busy with it. A call the lost worker cannot have begun goes back to the head of its queue.
+ * is done exactly once: with its reply, or with NULL when its worker was lost while it may have
+ * been busy with it. A call the lost worker cannot have begun goes back to the head of its queue.
  */
 #include "backends/container/team.h"
 

@@ -30,7 +30,7 @@ struct flow_step {
 	int (*start)(struct flow *f);
 	int (*finish)(struct flow *f, int res);
 	int (*undo)(struct flow *f);
-	/* 0: none. Over it the step is asked to end as by a cancel, once; the error is -ETIMEDOUT. */
+	/* 0: none. Over it the step is asked to end, as by a cancel, once: -ETIMEDOUT. */
 	uint32_t limit_ms;
 };
 
@@ -43,8 +43,8 @@ struct flow_host {
 	struct timers *timers;
 	/*
 	 * May be NULL; the write-ahead log will live behind it. Told of the step at f->at, in
-	 * f->direction: settled 0 before its side effect, then once 1 when it took effect (or, going
-	 * down, was undone), -errno when it failed and left nothing.
+	 * f->direction: settled 0 before its side effect, then once 1 when it took effect (or,
+	 * going down, was undone), -errno when it failed and left nothing.
 	 */
 	void (*journal)(struct flow_host *host, const struct flow *f, int settled);
 	/*

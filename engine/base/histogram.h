@@ -1,6 +1,7 @@
 /*
- * Counts of values 0 .. about 69 minutes of microseconds, to two significant figures: HdrHistogram's
- * log-linear layout (256 linear cells, then 128 per power of two). Fixed size, never allocates.
+ * Counts of values 0 .. about 69 minutes of microseconds, to two significant figures:
+ * HdrHistogram's log-linear layout (256 linear cells, then 128 per power of two). Fixed size,
+ * never allocates.
  */
 #pragma once
 

@@ -23,7 +23,7 @@ enum {
 
 /* A request under way: from its submission until the caller took its last event. */
 struct ticket {
-	int64_t name; /* generation << 20 | place in the table; the caller's and the wire's ticket */
+	int64_t name; /* generation << 20 | place in the table; the wire's ticket too */
 	uint64_t tag;
 	struct dsec_queue *queue; /* NULL: dsec_wait() */
 	uint16_t op;

@@ -228,7 +228,7 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret)
 	return 0;
 }
 
-/* Only descriptors: as long as a child keeps the socket, the engine believes its client is alive. */
+/* Only descriptors: while a child keeps the socket, the engine believes its client lives. */
 static void child_close(struct dsec *d)
 {
 	(void)close(d->socket_fd); /* nothing to do about a failing close, here and below */

@@ -1,7 +1,7 @@
 /*
- * Waiting without a thread of our own: of the threads that wait, one leads. The leader sleeps on the
- * transport, with the lock released; whoever holds the lock may sort what came, and wakes those it
- * concerns. The others, followers, sleep on the futex of their ticket or queue.
+ * Waiting without a thread of our own: of the threads that wait, one leads. The leader sleeps on
+ * the transport, with the lock released; whoever holds the lock may sort what came, and wakes
+ * those it concerns. The others, followers, sleep on the futex of their ticket or queue.
  *
  * What must hold when the lock is released: if nobody leads, then either a follower was woken and
  * has not run yet, or there are no followers. Each thread that stops waiting passes through
@@ -93,7 +93,7 @@ void dsec__queue_rouse(struct dsec_queue *q)
 void dsec__queue_notify(struct dsec_queue *q)
 {
 	__atomic_add_fetch(&q->word, 1, __ATOMIC_SEQ_CST);
-	/* All of them: a ticket may be for one thread only, and which one sleeps where is unknown. */
+	/* All: a ticket may be for one thread only, and which one sleeps where is unknown. */
 	if (q->waiters)
 		futex_wake(&q->word, INT_MAX, FUTEX_PRIVATE_FLAG);
 	if (q->epoll_fd >= 0 || (q->d->leader && q->d->leader->queue == q))

@@ -9,9 +9,9 @@
  *	stream	inline over the handshake socket: entry, then payload_bytes / bytes of payload
  *
  * Everything is little endian, 64-bit, 8-byte aligned, without pointers or padding. The engine
- * copies an entry once, checks the copy and uses the copy; sizes and masks are its own and are never
- * read back. Reserved fields must be zero and are checked. An unknown op ends with UNSUPPORTED, an
- * unknown flag with INVALID; neither disconnects.
+ * copies an entry once, checks the copy and uses the copy; sizes and masks are its own and are
+ * never read back. Reserved fields must be zero and are checked. An unknown op ends with
+ * UNSUPPORTED, an unknown flag with INVALID; neither disconnects.
  *
  * Handshake over a SOCK_STREAM unix socket (three steps, so that no client can hold a writable
  * handle on the memory that it could punch or shrink):
@@ -178,8 +178,8 @@ struct dsec_ring_event {
 };
 
 /*
- * With DSEC_EVENT_STATUS the payload ends with a dsec_wire_status (failed step, detail, retry hint):
- * it is there on every event whose code is not OK.
+ * With DSEC_EVENT_STATUS the payload ends with a dsec_wire_status (failed step, detail, retry
+ * hint): it is there on every event whose code is not OK.
  */
 enum dsec_event_flag {
 	DSEC_EVENT_LAST = 1,

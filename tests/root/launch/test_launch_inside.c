@@ -1,6 +1,6 @@
 /*
- * What a sandbox looks like from inside: each claim is checked by a program that runs in one, entered
- * by the worker as every exec is.
+ * What a sandbox looks like from inside: each claim is checked by a program that runs in one,
+ * entered by the worker as every exec is.
  */
 #include <errno.h>
 #include <fcntl.h>
