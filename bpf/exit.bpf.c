@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Tells the engine which of its sandboxes' processes died: PID 1s and execs, which are its children
- * (CLONE_PARENT), and nothing else that dies inside. Loaded by guard.c.
+ * Tells the engine which of its sandboxes' processes died: PID 1s and execs, which are its
+ * children (CLONE_PARENT), and nothing else that dies inside. Loaded by guard.c.
  *
- * Must hold: no death is lost while there is room in the spill, and whoever waits on a ring is woken
- * for a death in the spill: it is put there first, then counted, then a second try at the ring
- * either wakes the reader or proves that the ring is still full, so that the reader has yet to
- * drain it and looks at the count after that.
+ * Must hold: no death is lost while there is room in the spill, and whoever waits on a ring is
+ * woken for a death in the spill: it is put there first, then counted, then a second try at the
+ * ring either wakes the reader or proves that the ring is still full, so that the reader has yet
+ * to drain it and looks at the count after that.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -149,11 +149,9 @@ int BPF_PROG(dsec_exit, struct task_struct *task)
 		return 0; /* others of this process live */
 	if (task->cgroups->dfl_cgrp->level < (int)root_level + POLICY_SLOT_DEPTH)
 		return 0;
-	/* The dying task is the current one, and still in its cgroup. */
-	if (bpf_get_current_ancestor_cgroup_id(root_level) != root_cgroup_id)
-		return 0;
 	if (pid_number(leader->real_parent->signal) != engine.pid)
 		return 0;
+	/* The dying task is the current one, and still in its cgroup. */
 	cgroup.cgroup_id = bpf_get_current_ancestor_cgroup_id(root_level + 1);
 	shard = bpf_map_lookup_elem(&shards, &cgroup);
 	if (!shard)

@@ -1,6 +1,6 @@
 /*
- * Owns the loaded BPF programs, their maps and attachments: the deaths of sandboxes (exit.bpf.c) and
- * what network `none` may not do (net.bpf.c). Called by the engine's control thread.
+ * Owns the loaded BPF programs, their maps and attachments: the deaths of sandboxes (exit.bpf.c)
+ * and what network `none` may not do (net.bpf.c). Called by the engine's control thread.
  *
  * Must hold: each part fails alone and then says why and what would help; nothing that was attached
  * is enforced less than its capability says.

@@ -1,7 +1,8 @@
 /*
  * The only door to BPF (libbpf, later libxdp and libapparmor): probe, load, attach, pin, and the
- * stream of deaths. Policy will grow behind this header. Where BPF was not built or the host refuses
- * it, the same functions return -EOPNOTSUPP and the engine goes on without; callers have no #ifdef.
+ * stream of deaths. Policy will grow behind this header. Where BPF was not built or the host
+ * refuses it, the same functions return -EOPNOTSUPP and the engine goes on without; callers have no
+ * #ifdef.
  *
  * All functions are called from the engine's control thread, except those that take a
  * `struct guard_exits`, which belongs to one shard.
@@ -41,8 +42,9 @@ enum guard_capability {
  * To be called in the mount namespace of the host, where the pins shall be found. Pins that a dead
  * engine of this instance left are replaced without a moment between.
  *
- * What is missing is told in ret_why, one line per capability with the remedy. Fails only on -ENOMEM,
- * -EINVAL or where cgroup_fd cannot be copied: a host without BPF gives a guard without capabilities.
+ * What is missing is told in ret_why, one line per capability with the remedy. Fails only on
+ * -ENOMEM, -EINVAL or where cgroup_fd cannot be copied: a host without BPF gives a guard without
+ * capabilities.
  */
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
 	       struct guard **ret);
@@ -74,7 +76,7 @@ struct guard_death {
 	int32_t code;
 };
 
-/* The shard's stream. fd becomes readable (poll) when deaths wait. -EOPNOTSUPP without capability. */
+/* The shard's stream; its fd becomes readable when deaths wait. -EOPNOTSUPP without capability. */
 int guard_exits_open(struct guard *guard, uint32_t shard, struct guard_exits **ret);
 int guard_exits_fd(const struct guard_exits *exits);
 /*

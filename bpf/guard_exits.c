@@ -94,7 +94,7 @@ int guard_exits_consume(struct guard_exits *exits, int max,
 		exits->dropped_seen = dropped;
 		return -ENOBUFS;
 	}
-	/* First what is known to be waiting, so that a ring that is never empty cannot starve it. */
+	/* First what is known to wait, so that a ring that is never empty cannot starve it. */
 	r = spill_sweep(exits, &consumer);
 	if (r == 0) {
 		ring_drain(exits, &consumer);
@@ -179,7 +179,7 @@ static void ring_drain(struct guard_exits *exits, struct consumer *consumer)
 		if (bytes == sizeof(death) && bytes == length)
 			memcpy(&death, (const uint8_t *)header + BPF_RINGBUF_HDR_SZ, sizeof(death));
 		at += (bytes + BPF_RINGBUF_HDR_SZ + 7UL) & ~7UL;
-		/* Seen before we look for more: the kernel wakes us only if we had come this far. */
+		/* Seen before we look for more: the kernel wakes whom it sees to have come here. */
 		__atomic_store_n(exits->consumed, at, __ATOMIC_SEQ_CST);
 		if (death.pid)
 			death_tell(consumer, &death);

@@ -1,6 +1,6 @@
 /*
- * Owns the directory of pins of one instance: dsec-INSTANCE below /sys/fs/bpf where that is a bpffs,
- * else below a bpffs of its own at /run/dsec/INSTANCE/bpf. Called by guard.c.
+ * Owns the directory of pins of one instance: dsec-INSTANCE below /sys/fs/bpf where that is a
+ * bpffs, else below a bpffs of its own at /run/dsec/INSTANCE/bpf. Called by guard.c.
  *
  * Must hold: what is removed is detached first, for unpinning alone detaches some time later.
  */
@@ -21,12 +21,14 @@
 
 #include "engine/base/cleanup.h"
 
+enum { PIN_PATH_BYTES_MAX = GUARD_PATH_BYTES_MAX + 64 };
+
 #define HOST_BPFFS "/sys/fs/bpf"
 #define RUN	   "/run/dsec"
 
 static bool path_is_bpffs(const char *path);
 static int own_bpffs_mount(const char *instance, struct guard_pins *pins);
-static void own_bpffs_unmount(const struct guard_pins *pins, const char *instance_directory);
+static int own_bpffs_unmount(const char *path);
 static int pins_remove(const char *directory);
 
 bool guard_instance_valid(const char *instance)
@@ -67,7 +69,8 @@ int guard_pins_open(const char *instance, struct guard_pins *ret)
 
 int guard_pins_add(const struct guard_pins *pins, int fd, const char *name)
 {
-	char path[GUARD_PATH_BYTES_MAX + 32], fresh[GUARD_PATH_BYTES_MAX + 32];
+	char path[PIN_PATH_BYTES_MAX], fresh[PIN_PATH_BYTES_MAX];
+	auto_close int old_fd = -1;
 	int r;
 
 	if (!pins->directory[0])
@@ -78,53 +81,46 @@ int guard_pins_add(const struct guard_pins *pins, int fd, const char *name)
 	r = bpf_obj_pin(fd, fresh);
 	if (r < 0)
 		return r;
+	old_fd = bpf_obj_get(path);
 	if (rename(fresh, path) < 0) {
 		r = -errno;
 		(void)unlink(fresh); /* the rename's error is what counts */
 		return r;
 	}
+	if (old_fd >= 0)
+		(void)bpf_link_detach(old_fd); /* fails for maps */
 	return 0;
 }
 
 void guard_pins_close(struct guard_pins *pins)
 {
-	char instance[GUARD_PATH_BYTES_MAX];
-	char *slash;
-
 	if (pins->directory[0])
 		(void)pins_remove(pins->directory); /* what stays is found by the next sweep */
-	if (pins->mount[0]) {
-		memcpy(instance, pins->mount, sizeof(instance));
-		slash = strrchr(instance, '/');
-		*slash = '\0';
-		own_bpffs_unmount(pins, instance);
-	}
+	if (pins->mount[0])
+		(void)own_bpffs_unmount(pins->mount); /* likewise */
+	if (pins->run_made)
+		(void)rmdir(RUN); /* stays where others use it */
 	*pins = (struct guard_pins){};
 }
 
 int guard_pins_sweep(const char *instance)
 {
-	char path[GUARD_PATH_BYTES_MAX];
+	char directory[PIN_PATH_BYTES_MAX], mount[GUARD_PATH_BYTES_MAX];
 	int r = 0, failed;
 
 	if (path_is_bpffs(HOST_BPFFS)) {
-		snprintf(path, sizeof(path), "%s/dsec-%s", HOST_BPFFS, instance);
-		r = pins_remove(path);
+		snprintf(directory, sizeof(directory), "%s/dsec-%s", HOST_BPFFS, instance);
+		r = pins_remove(directory);
 	}
-	snprintf(path, sizeof(path), "%s/%s/bpf", RUN, instance);
-	while (path_is_bpffs(path)) {
-		char directory[GUARD_PATH_BYTES_MAX + 64];
-
-		snprintf(directory, sizeof(directory), "%s/dsec-%s", path, instance);
+	snprintf(mount, sizeof(mount), "%s/%s/bpf", RUN, instance);
+	if (path_is_bpffs(mount)) {
+		snprintf(directory, sizeof(directory), "%s/dsec-%s", mount, instance);
 		failed = pins_remove(directory);
 		if (failed < 0)
 			r = failed;
-		if (umount2(path, MNT_DETACH) < 0)
-			return -errno;
 	}
-	if (rmdir(path) < 0 && errno != ENOENT)
-		r = -errno;
-	return r;
+	failed = own_bpffs_unmount(mount);
+	return failed < 0 ? failed : r;
 }
 
 static bool path_is_bpffs(const char *path)
@@ -146,45 +142,41 @@ static int directory_make(const char *path, mode_t mode, bool *ret_made)
 
 static int own_bpffs_mount(const char *instance, struct guard_pins *pins)
 {
-	char path[GUARD_PATH_BYTES_MAX];
 	bool made = false;
 	int r;
 
 	r = directory_make(RUN, 0755, &pins->run_made);
 	if (r < 0)
 		return r;
-	snprintf(path, sizeof(path), "%s/%s", RUN, instance);
-	r = directory_make(path, 0700, &pins->instance_made);
-	if (r < 0)
-		goto fail;
-	snprintf(pins->mount, sizeof(pins->mount), "%s/%s/bpf", RUN, instance);
+	snprintf(pins->mount, sizeof(pins->mount), "%s/%s", RUN, instance);
 	r = directory_make(pins->mount, 0700, &made);
-	if (r < 0)
-		goto fail;
-	if (path_is_bpffs(pins->mount))
-		return 0; /* a dead engine's: its pins are replaced one by one */
-	if (mount("bpf", pins->mount, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0) {
-		r = -errno;
-		goto fail;
+	if (r == 0) {
+		snprintf(pins->mount, sizeof(pins->mount), "%s/%s/bpf", RUN, instance);
+		r = directory_make(pins->mount, 0700, &made);
 	}
-	return 0;
-fail:
-	own_bpffs_unmount(pins, path);
+	/* A dead engine's is taken over: its pins are replaced one by one. */
+	if (r == 0 && !path_is_bpffs(pins->mount) &&
+	    mount("bpf", pins->mount, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") < 0)
+		r = -errno;
+	if (r < 0)
+		guard_pins_close(pins);
 	return r;
 }
 
-/* Takes away only directories that were not there, or that only we use. */
-static void own_bpffs_unmount(const struct guard_pins *pins, const char *instance_directory)
+/* The mount, its directory and the instance's, which holds nothing else of ours. */
+static int own_bpffs_unmount(const char *path)
 {
-	if (pins->mount[0]) {
-		if (path_is_bpffs(pins->mount))
-			(void)umount2(pins->mount, MNT_DETACH); /* the next sweep tries again */
-		(void)rmdir(pins->mount);
-	}
-	if (pins->instance_made)
-		(void)rmdir(instance_directory); /* not empty when somebody uses it: stays */
-	if (pins->run_made)
-		(void)rmdir(RUN);
+	char instance[GUARD_PATH_BYTES_MAX];
+
+	while (path_is_bpffs(path))
+		if (umount2(path, MNT_DETACH) < 0)
+			return -errno;
+	if (rmdir(path) < 0 && errno != ENOENT)
+		return -errno;
+	memcpy(instance, path, sizeof(instance));
+	*strrchr(instance, '/') = '\0';
+	(void)rmdir(instance); /* stays where others use it */
+	return 0;
 }
 
 static int pin_remove(int directory_fd, const char *directory, const char *name)

@@ -11,7 +11,7 @@ enum {
 struct guard_pins {
 	char directory[GUARD_PATH_BYTES_MAX]; /* "" when not open */
 	char mount[GUARD_PATH_BYTES_MAX];     /* a bpffs of our own, "" when /sys/fs/bpf is used */
-	bool run_made, instance_made;	      /* /run/dsec, /run/dsec/INSTANCE did not exist */
+	bool run_made;			      /* /run/dsec did not exist */
 };
 
 /* Names an instance: [a-z0-9-], at most 31. */

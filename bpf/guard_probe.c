@@ -41,8 +41,8 @@ static const struct feature features[GUARD_FEATURE_COUNT] = {
 	},
 	[GUARD_FEATURE_TP_BTF] = {
 		.name = "BPF tp_btf",
-		.remedy = "deaths are then noticed by slower waits: run with CAP_BPF and CAP_PERFMON "
-			  "on a kernel with CONFIG_BPF_EVENTS",
+		.remedy = "deaths are then noticed by slower waits: run with CAP_BPF and "
+			  "CAP_PERFMON on a kernel with CONFIG_BPF_EVENTS",
 		.program = { BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP, "sched_process_exit" },
 	},
 	[GUARD_FEATURE_SOCK_CREATE] = {
@@ -53,14 +53,15 @@ static const struct feature features[GUARD_FEATURE_COUNT] = {
 	},
 	[GUARD_FEATURE_CONNECT_UNIX] = {
 		.name = "BPF cgroup/connect_unix",
-		.remedy = "abstract unix names then reach other sandboxes: use a kernel of at least "
-			  "6.12 with CONFIG_CGROUP_BPF",
+		.remedy = "abstract unix names then reach other sandboxes: use a kernel of at "
+			  "least 6.12 with CONFIG_CGROUP_BPF",
 		.program = { BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 49, NULL },
 	},
 	[GUARD_FEATURE_LSM] = {
 		.name = "BPF LSM",
-		.remedy = "file, ioctl and process policies are then not enforced by BPF: use a kernel "
-			  "with CONFIG_BPF_LSM that lets LSM programs load, with `bpf` in lsm=",
+		.remedy = "file, ioctl and process policies are then not enforced by BPF: use a "
+			  "kernel with CONFIG_BPF_LSM that lets LSM programs load, and `bpf` "
+			  "in lsm=",
 		.program = { BPF_PROG_TYPE_LSM, BPF_LSM_MAC, "file_open" },
 	},
 	[GUARD_FEATURE_FENTRY] = {

@@ -40,7 +40,7 @@ static __always_inline bool current_is_none(void)
 	return !network || network->mode == POLICY_NETWORK_NONE;
 }
 
-/* The kernel calls it for AF_INET and AF_INET6 of every type and protocol, and for no other family. */
+/* The kernel calls it for AF_INET and AF_INET6, every type and protocol, and no other family. */
 SEC("cgroup/sock_create")
 int dsec_socket(struct bpf_sock *socket)
 {

@@ -49,10 +49,10 @@ struct policy_process {
 	__u32 reserved;
 };
 
-/* Record of a shard's ring and value of its spill (deaths that found the ring full). pid 0: no death, only a wake-up. */
+/* Record of a shard's ring and value of its spill (deaths that found the ring full). */
 struct policy_death {
 	__u64 cgroup_id; /* of the slot */
-	__s32 pid;	 /* in the engine's pid namespace */
+	__s32 pid;	 /* in the engine's pid namespace; 0: no death, only a wake-up */
 	__s32 code;	 /* as in a wait status */
 };
 
