@@ -54,7 +54,8 @@ struct io_options {
 struct io_stats {
 	uint64_t turns;
 	uint64_t callbacks;
-	uint64_t callbacks_over_1ms; /* of wall clock: a preempted thread counts too */
+	uint64_t callbacks_over_1ms;  /* that worked or slept so long */
+	uint64_t callbacks_preempted; /* that took so long because others ran; not counted above */
 	uint64_t callback_max_ns;
 	uintptr_t callback_max_address; /* the function that took it */
 	uint64_t mails_sent, mails_received;

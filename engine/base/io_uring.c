@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -29,6 +30,11 @@ enum { TAG_MAIL = 1, TAG_MAIL_UNSENT = 2, TAG_MASK = 7 };
 
 #define NS_PER_S	 1000000000ull
 #define CALLBACK_SLOW_NS 1000000ull
+
+struct effort {
+	int64_t sleeps;
+	uint64_t cpu_ns;
+};
 
 struct completion {
 	uint64_t user_data;
@@ -45,7 +51,8 @@ struct io {
 	struct io_uring ring;
 	void *owner;
 	uint64_t now_ns;
-	uint64_t callback_ns; /* when the running callback began */
+	uint64_t callback_ns;	   /* when the running callback began */
+	struct effort turn_effort; /* when the turn's callbacks began */
 	struct completion *completions;
 	uint32_t completions_max;
 	struct io_uring_sqe *aside; /* found the submission queue full, in order */
@@ -381,12 +388,43 @@ static void mail_unsent(struct io *io, struct mail *first, int error)
 
 /* Completion. */
 
+/* What the thread did until now, beside letting time pass. */
+static void effort_read(struct effort *ret)
+{
+	struct rusage usage;
+	struct timespec ts;
+
+	/* Neither can fail for this argument. */
+	(void)getrusage(RUSAGE_THREAD, &usage);
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	ret->sleeps = usage.ru_nvcsw;
+	ret->cpu_ns = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/*
+ * A callback that took long by the clock either worked, or slept in the kernel, or was preempted.
+ * The last says nothing of us: the thread then used little CPU in this whole turn and slept not
+ * once.
+ */
+static bool callback_was_preempted(const struct io *io)
+{
+	struct effort now;
+
+	effort_read(&now);
+	return now.sleeps == io->turn_effort.sleeps &&
+	       now.cpu_ns - io->turn_effort.cpu_ns < CALLBACK_SLOW_NS;
+}
+
 static void callback_measure(struct io *io, uintptr_t address)
 {
 	uint64_t now_ns = clock_ns(), took_ns = now_ns - io->callback_ns;
 
 	io->callback_ns = now_ns;
 	io->stats.callbacks++;
+	if (took_ns > CALLBACK_SLOW_NS && callback_was_preempted(io)) {
+		io->stats.callbacks_preempted++;
+		return;
+	}
 	if (took_ns > CALLBACK_SLOW_NS)
 		io->stats.callbacks_over_1ms++;
 	if (took_ns > io->stats.callback_max_ns) {
@@ -572,6 +610,7 @@ int io_turn(struct io *io, uint64_t until_ns)
 		return r;
 	io->stats.turns++;
 	io->mail_unsure = io_uring_sq_ready(&io->ring) > 0;
+	effort_read(&io->turn_effort);
 	io->now_ns = io->callback_ns = clock_ns();
 	made = refused_complete(io) + mail_deliver_own(io) + completions_run(io);
 	if (io_uring_cq_has_overflow(&io->ring)) {
