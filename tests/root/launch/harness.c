@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -453,6 +455,24 @@ static unsigned test_run(const struct harness_test *test)
 	return failures;
 }
 
+/* What a careless engine would hand down; nothing of it may arrive in a sandbox. */
+static void parent_dirty(void)
+{
+	const gid_t groups[] = { 4, 20 };
+	const struct rlimit cores = { 4096, 4096 };
+	sigset_t blocked;
+
+	expect(setgroups(2, groups) == 0);
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGUSR1);
+	(void)sigprocmask(SIG_BLOCK, &blocked, NULL);
+	(void)umask(077);
+	expect(dup2(STDIN_FILENO, 77) == 77); /* without close-on-exec */
+	(void)setrlimit(RLIMIT_CORE, &cores); /* where it is 0 already, that is what is tested */
+}
+
 int harness_main(int argc, char **argv, const struct harness_test *tests, size_t count)
 {
 	unsigned tested = 0, failed = 0;
@@ -468,6 +488,7 @@ int harness_main(int argc, char **argv, const struct harness_test *tests, size_t
 		printf("cannot get a mount namespace: %s\n", strerror(errno));
 		return 1;
 	}
+	parent_dirty();
 	image_build();
 	for (size_t i = 0; i < count; i++) {
 		if (argc > 1 && strcmp(argv[1], tests[i].name) != 0)

@@ -64,6 +64,8 @@ static void file_write(const char *name, const char *text)
 
 void image_build(void)
 {
+	const mode_t mask = umask(022);
+
 	must(!mkdtemp(folder), folder);
 	run("mkdir -p %s/root && cd %s/root && mkdir bin dev dev/pts dev/shm etc home home/user "
 	    "proc root sys tmp && chmod 1777 tmp dev/shm && chmod 755 . && ln -s pts/ptmx dev/ptmx",
@@ -84,6 +86,7 @@ void image_build(void)
 	run("cd %s/root && rm dev/pts && mkdir dev/pts && rmdir proc && ln -s etc proc && "
 	    "mkfs.erofs -T0 %s/proclink.erofs . >/dev/null",
 	    folder, folder);
+	(void)umask(mask);
 }
 
 void image_remove(void)
