@@ -119,6 +119,9 @@ struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *
 	*ret_rebuild = slot == head || !slot_fits(slot, wish) || wish->fresh_root;
 	if (*ret_rebuild)
 		slot = slot_first(slots, SLOT_DIRTY);
+	/* One that is remade anyway may as well be one that has its user namespace already. */
+	if (!slot && wish->fresh_root && slots->counts[SLOT_CLEAN])
+		slot = head->previous;
 	if (!slot)
 		slot = slot_first(slots, SLOT_EMPTY);
 	if (!slot && slots->counts[SLOT_CLEAN])
