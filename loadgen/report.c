@@ -35,14 +35,15 @@ static int rate_compare(const void *a, const void *b)
 	return *left < *right ? -1 : *left > *right;
 }
 
-/* Of the rates of whole measured seconds. */
-static uint32_t rate_median(const struct load_result *result)
+/* Of the rates of whole measured seconds; of less than a second there is only the one. */
+static uint32_t rate_median(const struct report *report)
 {
+	const struct load_result *result = report->result;
 	uint32_t rates[LOAD_RATES_MAX];
 	uint64_t seconds = result->duration_ns / 1000000000;
 
 	if (!seconds || seconds > LOAD_RATES_MAX)
-		return 0;
+		return (uint32_t)rate_per_s(report);
 	memcpy(rates, result->rates, seconds * sizeof(*rates));
 	qsort(rates, seconds, sizeof(*rates), rate_compare);
 	return rates[seconds / 2];
@@ -159,7 +160,7 @@ static void extras_add(json_t *root, const struct report *report)
 	json_object_set_new(root, "asked_rate_per_s", json_real(load->rate_per_s));
 	json_object_set_new(root, "in_flight", json_integer(load->in_flight));
 	json_object_set_new(root, "measured", json_integer((json_int_t)result->measured));
-	json_object_set_new(root, "rate_median_per_s", json_integer(rate_median(result)));
+	json_object_set_new(root, "rate_median_per_s", json_integer(rate_median(report)));
 	json_object_set_new(root, "reused", json_integer((json_int_t)result->reused));
 	json_object_set_new(root, "cpu_us_each", json_real(cpu_us_each(report)));
 	json_object_set_new(root, "steal_us",
@@ -270,7 +271,7 @@ void report_print(const struct report *report)
 	printf("%s: %.0f/s over %.1f s (median second %u/s), %s: p50 %.0f us, p99 %.0f us,"
 	       " p99.9 %.0f us\n",
 	       report->options->name, rate_per_s(report), (double)result->duration_ns / 1e9,
-	       rate_median(result), load->scenario->latency_of, share_us(result->latency, 0.5),
+	       rate_median(report), load->scenario->latency_of, share_us(result->latency, 0.5),
 	       share_us(result->latency, 0.99), share_us(result->latency, 0.999));
 	printf("  asked %" PRIu64 " = done %" PRIu64 " + refused %" PRIu64 " + failed %" PRIu64
 	       "; live %" PRIu64 ", residue %" PRIu64 "; %" PRIu64
