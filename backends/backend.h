@@ -65,6 +65,7 @@ struct backend_gauges {
 };
 
 struct box_spec {
+	uint64_t id_hi, id_lo; /* of the sandbox: it stands on what the backend makes for it */
 	uint32_t image;
 	bool is_private; /* network */
 	bool fresh_root;

@@ -231,6 +231,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
 	memcpy(sandbox->user, creation->user, sizeof sandbox->user);
 	sandbox->box->spec = (struct box_spec){
+		.id_hi = sandbox->id.hi,
+		.id_lo = sandbox->id.lo,
 		.image = creation->image_index,
 		.is_private = sandbox->is_private,
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,

@@ -75,6 +75,17 @@ long cgroup_make(struct worker *w)
 	return r < 0 ? r : group_identify(w, group);
 }
 
+static long group_sign(struct worker *w, int fd)
+{
+	const struct launch_request *q = &w->order.request;
+	char id[33];
+
+	(void)snprintf(id, sizeof id, "%016llx%016llx", (unsigned long long)q->sandbox_hi,
+		       (unsigned long long)q->sandbox_lo);
+	return TRY(CGROUP, KERNEL_CALL(SYS_fsetxattr, fd, (long)LAUNCH_SANDBOX_XATTR, (long)id,
+				       sizeof id - 1, 0));
+}
+
 long cgroup_open(struct worker *w)
 {
 	char path[WORKER_PATH_BYTES];
@@ -82,10 +93,12 @@ long cgroup_open(struct worker *w)
 
 	group_path(w, path);
 	fd = TRY(CGROUP,
-		 kernel_openat(LAUNCH_FD_CGROUP, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0));
+		 kernel_openat(LAUNCH_FD_CGROUP, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
 	if (fd < 0)
 		return fd;
 	r = group_identify(w, path);
+	if (r >= 0)
+		r = group_sign(w, (int)fd);
 	if (r < 0)
 		(void)kernel_close((int)fd); /* of no use */
 	return r < 0 ? r : fd;

@@ -34,6 +34,15 @@ void slot_request(const struct containers *c, const struct slot *slot, enum laun
 	};
 }
 
+void slot_cgroup_gone(struct containers *c, struct slot *slot)
+{
+	if (c->guard && slot->is_private)
+		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
+	slot->leaves_made = 0;
+	slot->cgroup_id = slot->built_ns = 0;
+	slot->has_network = slot->is_private = false;
+}
+
 static struct slot_wish box_wish(const struct containers *c, const struct box_spec *spec)
 {
 	return (struct slot_wish){
@@ -146,9 +155,7 @@ static void swept(struct launch_call *call, const struct launch_reply *reply)
 		flow_resume(&box->box.flow, 0); /* lost again: ask the next worker */
 		return;
 	}
-	slot->leaves_made = 0;
-	slot->cgroup_id = 0;
-	slot->has_network = slot->is_private = false;
+	slot_cgroup_gone(containers_of(box->box.backend), slot);
 	slot->suspect = true;
 	box->lost = false;
 	flow_resume(&box->box.flow, reply->error ? -reply->error : -EPIPE);
@@ -167,6 +174,8 @@ static int ask_spawn(struct flow *f)
 	box->call.done = box->lost ? swept : spawn_replied;
 	if (box->lost)
 		box->box.failed_step = "worker";
+	request->sandbox_hi = spec->id_hi;
+	request->sandbox_lo = spec->id_lo;
 	request->image = spec->image;
 	request->disk_bytes = wish.disk_bytes;
 	request->inodes = wish.inodes;

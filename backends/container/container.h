@@ -75,6 +75,9 @@ static inline struct container *container_of_box(struct box *box)
 void slot_request(const struct containers *c, const struct slot *slot, enum launch_op op,
 		  struct launch_request *ret);
 
+/* A worker removed the slot's cgroup and namespaces. */
+void slot_cgroup_gone(struct containers *c, struct slot *slot);
+
 /* prepare.c: make dirty slots clean again and give everything back at the end. */
 void prepare_slots(struct containers *c);
 void prepare_drain(struct containers *c);

@@ -89,6 +89,12 @@ enum {
 	LAUNCH_ARGUMENTS_MAX = 4096, /* argv and env together */
 };
 
+/*
+ * The slot's cgroup carries the id of its sandbox, 32 hexadecimal digits, in this attribute: cgroups
+ * are pooled and cannot be renamed. It stays until the next sandbox of the slot.
+ */
+#define LAUNCH_SANDBOX_XATTR "trusted.dsec.sandbox"
+
 struct launch_request {
 	uint64_t tag; /* echoed */
 	uint32_t op, flags;
@@ -102,6 +108,7 @@ struct launch_request {
 	uint32_t pids_max;	/* 0: none; written where the controller exists */
 	uint64_t memory_bytes;	/* 0: none; written where the controller exists */
 	uint64_t disk_bytes, inodes;	  /* of the upper tmpfs */
+	uint64_t sandbox_hi, sandbox_lo;  /* LAUNCH_SPAWN: whose; see LAUNCH_SANDBOX_XATTR */
 	uint32_t argument_count;	  /* strings of argv in the payload, each ends with NUL */
 	uint32_t environment_count;	  /* strings of env after them */
 	uint32_t payload_bytes;		  /* after this struct in the same packet */
@@ -132,5 +139,5 @@ struct launch_reply {
 	uint64_t disk_bytes, inodes;			  /* used in the upper */
 };
 
-_Static_assert(sizeof(struct launch_request) == 88 + 128, "no padding");
+_Static_assert(sizeof(struct launch_request) == 104 + 128, "no padding");
 _Static_assert(sizeof(struct launch_reply) == 104, "no padding");

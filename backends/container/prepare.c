@@ -30,11 +30,8 @@ static void prepare_end(struct preparation *p, enum slot_state state)
 	struct containers *c = p->in;
 
 	p->slot->user = NULL;
-	if (state == SLOT_EMPTY) {
-		p->slot->leaves_made = 0;
-		p->slot->cgroup_id = p->slot->built_ns = 0;
-		p->slot->has_network = p->slot->is_private = false;
-	}
+	if (state == SLOT_EMPTY)
+		slot_cgroup_gone(c, p->slot);
 	slot_move(&c->slots, p->slot, state);
 	pool_put(&c->preparations, p);
 	if (c->drained)

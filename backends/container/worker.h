@@ -84,7 +84,7 @@ long userns_make(struct worker *w);
 
 /* cgroup.c */
 long cgroup_make(struct worker *w);	 /* the slot's, with leaf 0 and its limits */
-long cgroup_open(struct worker *w);	 /* a descriptor of the slot's */
+long cgroup_open(struct worker *w);	 /* a descriptor of the slot's, signed with its sandbox */
 long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_LEAF_USED */
 long cgroup_leaf_kill(struct worker *w);
 long cgroup_kill(struct worker *w); /* everything in the slot's, within request.limit_ms */
