@@ -240,12 +240,14 @@ int dsec__wait(struct dsec *d, struct waiter *waiter, int64_t deadline_ns)
 	return 0;
 }
 
-/* Where all sleep in epoll, the engine must wake by the socket. */
+/*
+ * Some sleep on the socket: the leader, or an application on queues' descriptors. The engine wakes
+ * once, and this thread may have taken the byte that would have told them: ask for the next one.
+ */
 static void watch_by_socket(struct dsec *d)
 {
 	int r = 1;
 
-	/* A few turns; whatever comes after them makes the queues' descriptors readable. */
 	for (int turn = 0; turn < 4 && r > 0; turn++) {
 		if (!d->transport->sleep_begin(d, DSEC_SLEEP_FD))
 			return;
@@ -253,22 +255,28 @@ static void watch_by_socket(struct dsec *d)
 	}
 	if (r < 0)
 		dsec__lose(d, r);
+	/* It comes faster than it can be sorted: let them help. */
 	for (struct dsec_queue *q = d->queues; q; q = q->next) {
 		if (q->epoll_fd >= 0)
 			dsec__queue_notify(q);
 	}
+	if (d->leader)
+		dsec__leader_kick(d);
 }
 
 void dsec__wait_leave(struct dsec *d)
 {
 	struct waiter *follower = d->followers;
 
-	if (d->leader)
+	if (d->lost)
 		return;
-	if (follower) {
+	if (d->leader) {
+		if (!d->leader_futex)
+			watch_by_socket(d);
+	} else if (follower) {
 		__atomic_add_fetch(follower->word, 1, __ATOMIC_SEQ_CST);
 		futex_wake(follower->word, 1, FUTEX_PRIVATE_FLAG);
-	} else if (d->fd_users && !d->lost) {
+	} else if (d->fd_users) {
 		watch_by_socket(d);
 	}
 }

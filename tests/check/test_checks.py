@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import format as formatting  # noqa: E402
 import headers  # noqa: E402
 import objects  # noqa: E402
+import symbols  # noqa: E402
 import tidy  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -217,6 +218,28 @@ class HeadersTest(unittest.TestCase):
         self.assertEqual(self.count("engine/a.h", gnu), 0)
         self.assertEqual(self.count("sdk/include/dsec/a.h", gnu), 2)
         self.assertEqual(self.count("sdk/include/dsec/a.h", "#pragma once\nint f(int new);\n"), 1)
+
+
+class SymbolsTest(unittest.TestCase):
+    HEADER = "/* dsec_not(this) */ int dsec_a(void); struct dsec_t; int dsec_b(int dsec_c);"
+    MAP = "V_1 { global: dsec_a; dsec_b; local: *; };"
+    LISTING = "V_1 A 0\ndsec_a@@V_1 T 10 8\ndsec_b@@V_1 T 18 8\n"
+
+    def wrong(self, header=HEADER, version_map=MAP, listing=LISTING):
+        return symbols.differences(header, version_map, listing)[0]
+
+    def test_what_agrees_is_fine(self):
+        self.assertEqual(self.wrong(), [])
+
+    def test_each_disagreement_is_found(self):
+        more = self.HEADER + "int dsec_new(void);"
+        self.assertEqual(self.wrong(header=more), ["dsec_new: declared, not in the map"])
+        more = self.MAP.replace("dsec_a;", "dsec_a; dsec_old;")
+        self.assertEqual(len(self.wrong(version_map=more)), 2)
+        more = self.LISTING + "dsec__hidden T 20 8\n"
+        self.assertEqual(self.wrong(listing=more), ["dsec__hidden@: exported, not in the map"])
+        other = self.LISTING.replace("dsec_a@@V_1", "dsec_a@@V_2")
+        self.assertEqual(len(self.wrong(listing=other)), 2)
 
 
 class FormatTest(unittest.TestCase):

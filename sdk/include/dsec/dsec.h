@@ -198,8 +198,8 @@ int dsec_cancel(struct dsec *d, int64_t ticket);
  *	-EINVAL		a field has an impossible value
  *	-E2BIG		a struct has a tail unknown here
  *	-EMSGSIZE	the request never fits into the shared memory (dsec_open_opts.arena_bytes)
- *	-EAGAIN		it does not fit now: fetch events, ask again. Only for calls with a queue;
- *			others wait for room, up to timeout_ms
+ *	-EAGAIN		it does not fit now: fetch events, or wait a moment where none are due, and
+ *			ask again. Only for calls with a queue; others wait up to timeout_ms for room
  *	-ENOTCONN	the connection was lost
  */
 
