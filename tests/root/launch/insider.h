@@ -15,5 +15,7 @@ typedef int insider_run(void *argument);
 
 /* The one that waits for it outside; it ends when the insider does, with the same status. */
 pid_t insider_start(const struct box *box, insider_run *run, void *argument);
+/* In another user namespace than the sandbox's. */
+pid_t insider_start_as(const struct box *box, int userns_fd, insider_run *run, void *argument);
 /* Starts, waits, and says whether the result was 0. */
 bool insider_fine(const struct box *box, insider_run *run, void *argument);

@@ -1,0 +1,137 @@
+/* Workers that are killed in the middle of a request: another one sweeps, and nothing is left. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/root/launch/harness.h"
+
+enum { LOSSES = 300, SLOT = 9 };
+
+static void nap_us(long us)
+{
+	const struct timespec pause = { 0, us * 1000 };
+
+	(void)nanosleep(&pause, NULL); /* any length will do */
+}
+
+static bool nothing_is_left(struct harness *h)
+{
+	bool gone = faccessat(h->vault.root_fd, "slots/9", F_OK, 0) < 0 && errno == ENOENT;
+
+	return faccessat(h->cgroup_fd, "b9", F_OK, 0) < 0 && errno == ENOENT && gone;
+}
+
+/* Children that no reply named, until none but the workers are left. */
+static unsigned strays_reap(void)
+{
+	unsigned strays = 0, quiet = 0;
+
+	while (quiet < 3) {
+		pid_t pid = waitpid(-1, NULL, WNOHANG | __WALL);
+
+		strays += pid > 0;
+		quiet = pid > 0 ? 0 : quiet + 1;
+		if (pid <= 0)
+			sleep_ms(1);
+	}
+	return strays;
+}
+
+struct loss {
+	uint32_t op, flags;
+	long after_us;
+};
+
+static unsigned one_loss(struct harness *h, const struct loss *loss)
+{
+	struct launch_request request = harness_request(h, loss->op, SLOT);
+
+	request.flags = loss->flags;
+	expect(harness_send(h, 0, &request, NULL));
+	nap_us(loss->after_us);
+	worker_kill(h, 0);
+	request = harness_request(h, LAUNCH_SWEEP, SLOT);
+	if (!expect(harness_ask(h, 1, &request, NULL).error == 0))
+		note("killed after %ld us", loss->after_us);
+	expect(nothing_is_left(h));
+	expect(worker_start_another(h, 0));
+	return strays_reap();
+}
+
+static void a_worker_killed_while_it_builds_or_spawns_leaves_nothing(struct harness *h)
+{
+	unsigned strays = 0;
+
+	for (unsigned i = 0; i < LOSSES; i++) {
+		const struct loss loss = { .op = i % 3 == 0 ? LAUNCH_BUILD : LAUNCH_SPAWN,
+					   .flags = LAUNCH_REBUILD |
+						    (i % 3 == 2 ? LAUNCH_PRIVATE : 0),
+					   .after_us = (long)(i * 7919 % 1500) };
+
+		strays += one_loss(h, &loss);
+	}
+	note("%u children of lost workers were reaped", strays);
+	expect(strays > 0);
+	struct box box = box_start(h, SLOT, LAUNCH_REBUILD);
+
+	expect(probe(h, &box, "exit", "0"));
+	box_end(h, &box);
+}
+
+static void exec_send(struct harness *h, const struct box *box)
+{
+	static const char *const argv[] = { "/bin/probe", "wait", NULL };
+	static const char *const envp[] = { NULL };
+	struct launch_request request = harness_request(h, LAUNCH_EXEC, box->slot);
+	const int fds[] = { 2, 2 };
+	const struct parcel parcel = { argv, envp, "/", fds, 2 };
+
+	request.pid = box->pid;
+	expect(harness_send(h, 0, &request, &parcel));
+}
+
+static void a_worker_killed_while_it_enters_leaves_nothing(struct harness *h)
+{
+	unsigned strays = 0;
+
+	for (unsigned i = 0; i < LOSSES / 3; i++) {
+		struct launch_request request = harness_request(h, LAUNCH_SPAWN, SLOT);
+
+		request.flags = LAUNCH_REBUILD;
+		struct box box = { harness_ask(h, 1, &request, NULL).pid, SLOT };
+
+		expect(box.pid > 0);
+		exec_send(h, &box);
+		nap_us((long)(i * 7919 % 400));
+		worker_kill(h, 0);
+		request = harness_request(h, LAUNCH_SWEEP, SLOT);
+		expect(harness_ask(h, 1, &request, NULL).error == 0);
+		expect(nothing_is_left(h));
+		expect(worker_start_another(h, 0));
+		strays += strays_reap() - 1; /* PID 1 is known */
+	}
+	note("%u children of lost workers were reaped", strays);
+}
+
+#define TEST(name, ...)                                                                            \
+	{                                                                                          \
+#name, name,                                                                       \
+		{                                                                                  \
+			__VA_ARGS__                                                                \
+		}                                                                                  \
+	}
+
+static const struct harness_test tests[] = {
+	TEST(a_worker_killed_while_it_builds_or_spawns_leaves_nothing, .workers = 2),
+	TEST(a_worker_killed_while_it_enters_leaves_nothing, .workers = 2),
+};
+
+int main(int argc, char **argv)
+{
+	return harness_main(argc, argv, tests, sizeof tests / sizeof *tests);
+}
