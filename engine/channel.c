@@ -42,7 +42,6 @@ int channel_new(const struct channel_options *o, struct channel **ret)
 	channel->client_id = o->client_id;
 	channel->number = o->number;
 	channel->is_stream = o->is_stream;
-	channel->bound = o->bound;
 	channel->doorbell_fd = o->doorbell_fd;
 	channel->backlog_last = &channel->backlog;
 	if (o->memory) {

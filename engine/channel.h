@@ -22,7 +22,6 @@ struct channel {
 	struct shard *shard;
 	struct client *client; /* of its home shard: only its constants are read here */
 	uint32_t number;
-	bool bound;
 	bool closing, broken, settled, is_awake, is_announced, is_backlogged;
 	struct channel *next_awake, *next_announce;
 	struct request *requests; /* in flight */
@@ -60,7 +59,7 @@ struct channel_options {
 	struct client *client;
 	uint64_t client_id;
 	uint32_t number;
-	bool is_stream, bound;
+	bool is_stream;
 	char *memory; /* of the whole mapping */
 	const struct dsec_ring_welcome *layout;
 	int doorbell_fd; /* taken */
@@ -85,11 +84,6 @@ void channels_announce(struct shard *shard);
  */
 void channel_post(struct channel *channel, const struct dsec_ring_event *event,
 		  const void *payload);
-/* The client has a channel per shard: what comes by this one is meant for its shard. */
-static inline bool channel_is_bound(const struct channel *channel)
-{
-	return channel->bound;
-}
 /* Events wait for room: hold back what can wait. */
 static inline bool channel_is_full(const struct channel *channel)
 {

@@ -187,7 +187,6 @@ static int client_make_channels(struct client *client, const int *doorbells)
 			.client_id = client->id,
 			.number = i,
 			.is_stream = client->hello.transport == DSEC_TRANSPORT_STREAM,
-			.bound = client->channel_count > 1,
 			.memory = client->memory.base,
 			.layout = &client->memory.layout,
 			.doorbell_fd = doorbells ? fcntl(doorbells[i], F_DUPFD_CLOEXEC, 3) : -1,

@@ -9,6 +9,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/image.h"
+#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
@@ -136,9 +137,12 @@ static struct status check_fields(struct creation *creation)
 static void creation_end(struct creation *creation, const struct status *status)
 {
 	struct part *part = creation->part;
+	struct status ok = STATUS_OK;
 
 	part->work = NULL;
 	free(creation);
+	record_end(part->shard->records, part->request->entry.request_id, status ? status : &ok,
+		   NULL);
 	part_end(part, status, NULL);
 }
 
@@ -223,6 +227,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	const struct config *config = sandbox->shard->config;
 
 	sandbox->client = request->client;
+	memcpy(sandbox->request_id, request->entry.request_id, sizeof sandbox->request_id);
 	sandbox->on_disconnect = c->on_disconnect;
 	sandbox->ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
 	sandbox->idle_ttl_s = c->idle_ttl_s;
@@ -358,16 +363,48 @@ static void image_ready(struct image_want *want, int result)
 	create_more(creation);
 }
 
+/* The same request again: what it made and is still there. */
+static void create_replay(struct part *part, int error, const struct record *record)
+{
+	const struct pool *pool = &part->shard->sandboxes;
+	struct status s = record_refusal(error, record);
+	struct emission e = { .kind = DSEC_EV_CREATED, .flags = DSEC_EVENT_REPLAYED };
+
+	if (!record || record->op != DSEC_OP_CREATE || record->state != RECORD_ENDED) {
+		part_end(part, &s, NULL);
+		return;
+	}
+	for (uint32_t i = 0; i < pool->count; i++) {
+		const struct sandbox *sandbox = pool_at(pool, i);
+
+		if (!sandbox || sandbox->state != DSEC_STATE_RUNNING ||
+		    memcmp(sandbox->request_id, record->id, sizeof record->id) != 0)
+			continue;
+		e.subject = sandbox->id;
+		e.index = (uint16_t)sandbox->index;
+		part_emit(part, &e);
+	}
+	part_end(part, &record->status, NULL);
+}
+
 void create_part(struct part *part)
 {
 	struct shard *shard = part->shard;
-	struct creation *creation = calloc(1, sizeof *creation);
 	uint32_t room = shard->config->creates_waiting_max;
+	struct creation *creation;
+	struct record *record;
 	struct status s;
 	int r;
 
+	r = record_begin(shard->records, &part->request->entry, &record);
+	if (r < 0) {
+		create_replay(part, r, record);
+		return;
+	}
+	creation = calloc(1, sizeof *creation);
 	if (!creation) {
 		s = status_of_errno(-ENOMEM, "create", "request");
+		record_end(shard->records, part->request->entry.request_id, &s, NULL);
 		part_end(part, &s, NULL);
 		return;
 	}

@@ -17,6 +17,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/capture.h"
 #include "engine/exec_strings.h"
+#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
@@ -52,6 +53,7 @@ struct exec {
 	int status;
 	struct timer limit;
 	char user[USER_BYTES_MAX];
+	uint8_t request_id[16];
 	const char *failed_step;
 };
 
@@ -414,17 +416,21 @@ static void exec_report(struct exec *exec, int error)
 		.bytes = sizeof body,
 	};
 
-	if (!exec->part)
-		return;
-	emit_output(exec, 0, &body.outputs[0]);
-	emit_output(exec, 1, &body.outputs[1]);
-	if (!error) {
+	if (!error)
 		result_of_status(exec, &body);
-	} else if (!result_of_failure(exec, error, &body, &e.status)) {
-		e.body = NULL;
-		e.bytes = 0;
+	else if (!result_of_failure(exec, error, &body, &e.status))
+		body.size = 0; /* it never came to a result */
+	if (exec->part) {
+		emit_output(exec, 0, &body.outputs[0]);
+		emit_output(exec, 1, &body.outputs[1]);
+		e.bytes = body.size;
+		part_end(exec->part, NULL, &e);
 	}
-	part_end(exec->part, NULL, &e);
+	for (int i = 0; i < 2; i++) {
+		body.outputs[i].truncated |= body.outputs[i].total_bytes > 0;
+		body.outputs[i].head_bytes = body.outputs[i].tail_bytes = 0;
+	}
+	record_end(exec->sandbox->shard->records, exec->request_id, &e.status, &body);
 }
 
 static void exec_done(struct flow *f, int error)
@@ -529,13 +535,44 @@ static struct exec *exec_new(struct sandbox *sandbox, struct part *part)
 	return exec;
 }
 
+/* The same request again: its result as recorded, without the output, or why there is none. */
+static void exec_replay(struct part *part, int error, const struct record *record)
+{
+	const struct dsec_ring_request *entry = &part->request->entry;
+	bool same = record && record->op == DSEC_OP_EXEC &&
+		    record->subject.hi == entry->subject.hi &&
+		    record->subject.lo == entry->subject.lo;
+	struct status s = record_refusal(error, record);
+	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_REPLAYED };
+
+	if (!same || record->state != RECORD_ENDED) {
+		part_end(part, &s, NULL);
+		return;
+	}
+	e.subject = record->subject;
+	e.exec = record->result.exec;
+	e.status = record->status;
+	if (record->result.size) {
+		e.body = &record->result;
+		e.bytes = sizeof record->result;
+	}
+	part_end(part, NULL, &e);
+}
+
 void exec_part(struct part *part)
 {
 	struct shard *shard = part->shard;
+	struct record *record;
+	int r;
 	struct sandbox *sandbox = sandbox_find(shard, part->request->entry.subject);
 	struct exec *exec = NULL;
 	struct status s = STATUS_OK;
 
+	r = record_begin(shard->records, &part->request->entry, &record);
+	if (r < 0) {
+		exec_replay(part, r, record);
+		return;
+	}
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		s = (struct status){ .code = DSEC_ABSENT,
 				     .blame = DSEC_BLAME_CALLER,
@@ -554,9 +591,11 @@ void exec_part(struct part *part)
 	if (s.code) {
 		if (exec)
 			exec_free(exec);
+		record_end(shard->records, part->request->entry.request_id, &s, NULL);
 		part_end(part, &s, NULL);
 		return;
 	}
+	memcpy(exec->request_id, part->request->entry.request_id, sizeof exec->request_id);
 	shard->stats.execs++;
 	flow_init(&exec->flow, &shard->host, "exec", exec_steps,
 		  sizeof exec_steps / sizeof exec_steps[0]);

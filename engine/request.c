@@ -448,7 +448,7 @@ static struct status request_check(struct request *request)
 	return request_check_body(request, op);
 }
 
-/* Creates spread over the shards; on a channel of one of several shards they stay on it. */
+/* Always in the same way, so that each shard finds its record of the request when it is retried. */
 static void parts_share_count(struct request *request)
 {
 	uint32_t count = request->body.create.count ? request->body.create.count : 1;
@@ -463,21 +463,44 @@ static void parts_share_count(struct request *request)
 	}
 }
 
+static uint32_t create_shard(struct request *request)
+{
+	const uint8_t *id = request->entry.request_id;
+	uint32_t shards = request->home->node->shard_count;
+
+	if (request->body.create.count > 1)
+		return 0;
+	if (wire_is_zero(id, sizeof request->entry.request_id))
+		return ++request->home->rotation % shards;
+	return id[15] % shards;
+}
+
+static uint32_t request_first_shard(struct request *request, enum target target)
+{
+	switch (target) {
+	case TARGET_HOME:
+	case TARGET_ALL:
+		return request->home->number;
+	case TARGET_SUBJECT:
+		return (uint32_t)(request->entry.subject.lo >> DSEC_ID_SHARD_SHIFT);
+	case TARGET_TURNS:
+		return 0;
+	case TARGET_CREATE:
+		return create_shard(request);
+	}
+	return 0;
+}
+
 static int request_spread(struct request *request, const struct op_info *op)
 {
 	struct node *node = request->home->node;
-	uint32_t rotate = request->home->number;
+	uint32_t first = request_first_shard(request, op->target);
 
 	request->parts = &request->only;
 	request->part_count = 1;
-	if (op->target == TARGET_TURNS)
-		rotate = 0;
 	if (op->target == TARGET_ALL || op->target == TARGET_TURNS ||
-	    (op->target == TARGET_CREATE && request->body.create.count > 1 &&
-	     !channel_is_bound(request->channel)))
+	    (op->target == TARGET_CREATE && request->body.create.count > 1))
 		request->part_count = node->shard_count;
-	else if (op->target == TARGET_CREATE && !channel_is_bound(request->channel))
-		rotate = ++request->home->rotation;
 	if (request->part_count > 1) {
 		request->parts = calloc(request->part_count, sizeof *request->parts);
 		if (!request->parts)
@@ -486,11 +509,8 @@ static int request_spread(struct request *request, const struct op_info *op)
 	for (uint32_t i = 0; i < request->part_count; i++)
 		request->parts[i] = (struct part){
 			.request = request,
-			.shard = node->shards[(rotate + i) % node->shard_count],
+			.shard = node->shards[(first + i) % node->shard_count],
 		};
-	if (op->target == TARGET_SUBJECT)
-		request->parts[0].shard =
-			node->shards[request->entry.subject.lo >> DSEC_ID_SHARD_SHIFT];
 	if (op->target == TARGET_CREATE)
 		parts_share_count(request);
 	return 0;

@@ -42,9 +42,10 @@ struct sandbox {
 	struct dsec_wire_id id;
 	enum dsec_state state;
 	struct box *box;
-	struct part *creator; /* while creating */
-	uint32_t index;	      /* of the create's count */
-	uint64_t client;      /* whose connection created it */
+	struct part *creator;	/* while creating */
+	uint32_t index;		/* of the create's count */
+	uint64_t client;	/* whose connection created it */
+	uint8_t request_id[16]; /* of the create */
 	uint32_t on_disconnect;
 	uint64_t created_ns, used_ns;
 	uint32_t ttl_s, idle_ttl_s; /* 0: none */

@@ -16,6 +16,7 @@
 #include "engine/client.h"
 #include "engine/control.h"
 #include "engine/exec.h"
+#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 
@@ -162,7 +163,11 @@ static int shard_fill_pools(struct shard *shard)
 	r = pool_init(&shard->execs, exec_bytes(), node->execs_per_shard);
 	if (r < 0)
 		return r;
-	return pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
+	r = pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
+	if (r < 0)
+		return r;
+	shard->records = calloc(1, sizeof *shard->records);
+	return shard->records ? records_init(shard->records, node->epoch) : -ENOMEM;
 }
 
 static int shard_open(struct shard *shard)
@@ -211,6 +216,9 @@ static void shard_close(struct shard *shard)
 		shard->backend->class->close(shard->backend);
 	io_close(shard->io);
 	free(shard->flow_stats);
+	if (shard->records)
+		records_done(shard->records);
+	free(shard->records);
 	pool_done(&shard->requests);
 	pool_done(&shard->execs);
 	pool_done(&shard->sandboxes);

@@ -19,6 +19,7 @@
 struct control;
 struct channel;
 struct client;
+struct records;
 struct shard;
 
 /* Of the whole engine: written before the shards start, then read-only. */
@@ -56,6 +57,7 @@ struct shard {
 	struct flow_stats *flow_stats;
 	struct backend *backend;
 	struct pool sandboxes, execs, requests;
+	struct records *records; /* of requests, by their ids */
 	struct shard_stats stats;
 	struct client *clients;
 	uint64_t client_sequence;

@@ -131,7 +131,7 @@ struct dsec {
 	unsigned char *arena_memory;
 	struct dsec_ring_welcome welcome; /* checked by handshake.c */
 	struct channel *channels;
-	uint32_t channel_count, channel_next;
+	uint32_t channel_count;
 	struct arena arena;
 	/* stream.c */
 	struct stream_buffer sending, receiving;

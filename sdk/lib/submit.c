@@ -65,13 +65,13 @@ static int request_id_new(struct dsec *d, uint8_t id[16])
 	return 0;
 }
 
-/* All about a sandbox goes to its shard; what makes new ones, to each in turn. */
-static uint32_t channel_choose(struct dsec *d, const struct submission *submission)
+/* To the shard that does the work: a sandbox's own, or the one that an id's create belongs to. */
+static uint32_t channel_choose(const struct dsec *d, const struct dsec_ring_request *request)
 {
-	uint32_t shard = (uint32_t)(submission->subject.lo >> DSEC_ID_SHARD_SHIFT);
+	uint32_t shard = (uint32_t)(request->subject.lo >> DSEC_ID_SHARD_SHIFT);
 
-	if (submission->op == DSEC_OP_CREATE)
-		return d->channel_next++ % d->channel_count;
+	if (request->op == DSEC_OP_CREATE)
+		shard = request->request_id[15] % d->welcome.shards;
 	return shard < d->channel_count ? shard : 0;
 }
 
@@ -107,7 +107,7 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 		return -ENOMEM;
 	ticket->op = submission->op;
 	ticket->tag = call->tag;
-	ticket->channel = channel_choose(d, submission);
+	ticket->channel = channel_choose(d, request);
 	ticket->abandoned = submission->internal;
 	request->ticket = (uint64_t)ticket->name;
 	r = d->transport->submit(d, ticket, request, submission->payload);

@@ -148,8 +148,12 @@ enum dsec_op {
 };
 
 struct dsec_ring_request {
-	uint64_t ticket;	/* the client's; every event carries it; unique while in flight */
-	uint8_t request_id[16]; /* idempotency key, UUIDv7 shape; zero: none */
+	uint64_t ticket; /* the client's; every event carries it; unique while in flight */
+	/*
+	 * Idempotency key, a UUIDv7 by the engine's clock; zero: none. A create of one sandbox is
+	 * done by shard request_id[15] % shards, so that a retry meets the record of the first.
+	 */
+	uint8_t request_id[16];
 	struct dsec_wire_id subject;
 	uint16_t op, flags;
 	uint32_t timeout_ms; /* relative; 0: the engine's default ceiling */

@@ -1,0 +1,54 @@
+/*
+ * Requests that were accepted, by their ids, so that none runs twice. One table per shard, bounded:
+ * the oldest record goes first, and an id older than the newest one that went is refused as unknown,
+ * because nobody can say any more whether it ran.
+ *
+ * A request id is a UUIDv7: its first 48 bits are milliseconds of the engine's clock. Zero: the
+ * caller wants no such care.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dsec/ring.h"
+#include "engine/request.h"
+
+/* 30 MiB a shard when full; at 10,000 requests a second on a shard it remembers 13 s. */
+enum { RECORDS_PER_SHARD = 131072, RECORD_AHEAD_MS_MAX = 60 * 1000 };
+
+enum record_state { RECORD_FREE, RECORD_RUNNING, RECORD_ENDED };
+
+struct record {
+	uint8_t id[16];
+	uint32_t next; /* of the bucket: place + 1 */
+	uint16_t op;
+	uint16_t state;
+	uint64_t at_ms; /* of the id */
+	struct dsec_wire_id subject;
+	uint64_t exec;
+	struct status status;
+	struct dsec_wire_result result; /* exec: without the output, which is not kept */
+};
+
+struct records {
+	struct record *all;
+	uint32_t *buckets; /* place + 1 */
+	uint32_t at;	   /* where the next one goes, over the oldest */
+	uint64_t floor_ms; /* ids up to this one may have run */
+};
+
+/* Nothing that an engine before this one ran is known: `epoch_ms` is when this one started. */
+int records_init(struct records *records, uint64_t epoch_ms);
+void records_done(struct records *records);
+/*
+ * A new request: 0 and a record (NULL for the zero id). -EEXIST and the record of an earlier one with
+ * the same id. -ESTALE: older than what is known. -ERANGE: from the future.
+ */
+int record_begin(struct records *records, const struct dsec_ring_request *entry,
+		 struct record **ret);
+/* How it ended. Nothing happens for the zero id, or when the record went meanwhile. */
+void record_end(struct records *records, const uint8_t id[16], const struct status *status,
+		const struct dsec_wire_result *result);
+/* What to say about a request that has a record already, or none any more. */
+struct status record_refusal(int error, const struct record *record);

@@ -1,0 +1,113 @@
+/*
+ * Tests of engine/records.c: no request runs twice by its id, whatever is remembered.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/records.h"
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static struct dsec_ring_request entry_at(uint64_t ms, uint64_t chance)
+{
+	struct dsec_ring_request entry = { .op = DSEC_OP_EXEC, .subject = { 1, 2 } };
+
+	for (int i = 0; i < 6; i++)
+		entry.request_id[i] = (uint8_t)(ms >> (40 - 8 * i));
+	memcpy(entry.request_id + 8, &chance, sizeof chance);
+	return entry;
+}
+
+Test(records, an_id_begins_once)
+{
+	struct dsec_ring_request entry;
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, now_ms()), 0);
+	entry = entry_at(now_ms() + 1, 7);
+	cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	cr_assert_eq(record->state, RECORD_RUNNING);
+	cr_assert_eq(record_begin(&records, &entry, &record), -EEXIST);
+	cr_assert_eq(record_refusal(-EEXIST, record).code, DSEC_CONFLICT);
+	records_done(&records);
+}
+
+Test(records, the_end_is_remembered_with_its_result)
+{
+	struct dsec_wire_result result = { .size = sizeof result, .exit_code = 3, .exec = 9 };
+	struct status status = { .code = DSEC_OK };
+	struct dsec_ring_request entry;
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, now_ms()), 0);
+	entry = entry_at(now_ms() + 1, 7);
+	cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	record_end(&records, entry.request_id, &status, &result);
+	cr_assert_eq(record_begin(&records, &entry, &record), -EEXIST);
+	cr_assert_eq(record->state, RECORD_ENDED);
+	cr_assert_eq(record->result.exit_code, 3);
+	cr_assert_eq(record->subject.lo, 2);
+	records_done(&records);
+}
+
+Test(records, ids_from_before_the_engine_and_from_the_future_are_refused)
+{
+	uint64_t epoch_ms = now_ms();
+	struct dsec_ring_request old = entry_at(epoch_ms - 1, 1);
+	struct dsec_ring_request future = entry_at(epoch_ms + 3600 * 1000, 1);
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, epoch_ms), 0);
+	cr_assert_eq(record_begin(&records, &old, &record), -ESTALE);
+	cr_assert_null(record);
+	cr_assert_eq(record_refusal(-ESTALE, NULL).code, DSEC_UNKNOWN);
+	cr_assert_eq(record_begin(&records, &future, &record), -ERANGE);
+	cr_assert_eq(record_refusal(-ERANGE, NULL).code, DSEC_INVALID);
+	records_done(&records);
+}
+
+Test(records, the_zero_id_is_never_recorded)
+{
+	struct dsec_ring_request entry = { .op = DSEC_OP_EXEC };
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, now_ms()), 0);
+	cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	cr_assert_null(record);
+	cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	cr_assert_null(record);
+	records_done(&records);
+}
+
+Test(records, what_was_evicted_is_unknown_and_never_new)
+{
+	uint64_t epoch_ms = now_ms() - 10 * 1000;
+	struct dsec_ring_request first = entry_at(epoch_ms + 1000, 42);
+	struct dsec_ring_request older = entry_at(epoch_ms + 500, 43);
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, epoch_ms), 0);
+	cr_assert_eq(record_begin(&records, &first, &record), 0);
+	for (uint64_t i = 0; i < RECORDS_PER_SHARD; i++) {
+		struct dsec_ring_request entry = entry_at(epoch_ms + 2000, 1000 + i);
+
+		cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	}
+	/* Of two that began in the same millisecond one may be gone: both are unknown then. */
+	cr_assert_neq(record_begin(&records, &first, &record), 0);
+	cr_assert_eq(record_begin(&records, &older, &record), -ESTALE);
+	records_done(&records);
+}
