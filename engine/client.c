@@ -285,10 +285,25 @@ static int client_welcome(struct client *client)
 	return r < 0 ? r : 0;
 }
 
+/* In a time that does not tell how much of it was right. */
+static bool client_token_is_right(const struct client *client)
+{
+	const struct node *node = client->shard->node;
+	unsigned char differ = client->hello.token_bytes != node->token_bytes;
+
+	for (uint32_t i = 0; i < node->token_bytes; i++)
+		differ |= (unsigned char)(node->token[i] ^ client->token[i]);
+	return !node->token_bytes || !differ;
+}
+
 static void client_greet(struct client *client)
 {
 	int r;
 
+	if (!client_token_is_right(client)) {
+		client_refuse(client, DSEC_DENIED, "the token is not the engine's");
+		return;
+	}
 	r = client_welcome(client);
 	if (r < 0) {
 		client_refuse(client, DSEC_REFUSED, "no memory or descriptors for a connection");

@@ -51,6 +51,8 @@ static const struct option options[] = {
 	{ "socket", OPTION_PATH, FIELD(socket_path), 0, 0, "PATH",
 	  "where clients connect; /run/dsec/NAME.sock for other instances" },
 	{ "socket-mode", OPTION_MODE, FIELD(socket_mode), 0, 0777, "OCTAL", "the socket's mode" },
+	{ "token-file", OPTION_PATH, FIELD(token_path), 0, 0, "PATH",
+	  "clients must show what is in it; none: the socket's mode alone decides" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
 	{ "launcher", OPTION_PATH, FIELD(launcher_path), 0, 0, "PATH", "the launcher's program" },
 	{ "shards", OPTION_COUNT, FIELD(shards), 1, SHARDS_MAX, "N", "threads, one per CPU" },

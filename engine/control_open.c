@@ -36,6 +36,38 @@ static int node_identify(struct node *node)
 	return 0;
 }
 
+/* One line; the keeper's user alone may read the file, else it is no secret. */
+static int token_read(const struct config *config, struct node *node)
+{
+	auto_close int fd = -1;
+	struct stat st;
+	ssize_t n;
+
+	if (!config->token_path)
+		return 0;
+	fd = open(config->token_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		log_error("--token-file cannot be read path=\"%s\" err=%s", config->token_path,
+			  strerror(errno));
+		return -EACCES;
+	}
+	if (!S_ISREG(st.st_mode) || st.st_mode & 077) {
+		log_error("--token-file must be a file with mode 0600 path=\"%s\"",
+			  config->token_path);
+		return -EPERM;
+	}
+	n = read(fd, node->token, sizeof node->token);
+	while (n > 0 && (node->token[n - 1] == '\n' || node->token[n - 1] == '\r'))
+		n--;
+	if (n <= 0 || n > DSEC_TOKEN_BYTES_MAX) {
+		log_error("--token-file must hold 1 to %d bytes path=\"%s\"", DSEC_TOKEN_BYTES_MAX,
+			  config->token_path);
+		return -EINVAL;
+	}
+	node->token_bytes = (uint32_t)n;
+	return 0;
+}
+
 static int signals_open(int *ret_fd)
 {
 	sigset_t wanted;
@@ -190,7 +222,9 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	control->wants_last = &control->wants;
 	options.owner = control;
 	node_size(control);
-	r = sweep_instance(config->instance, control->cgroup_fd);
+	r = token_read(config, &control->node);
+	if (r >= 0)
+		r = sweep_instance(config->instance, control->cgroup_fd);
 	if (r >= 0)
 		r = node_identify(&control->node);
 	if (r >= 0)

@@ -1,7 +1,7 @@
 /*
- * Requests that were accepted, by their ids, so that none runs twice. One table per shard, bounded:
- * the oldest record goes first, and an id older than the newest one that went is refused as unknown,
- * because nobody can say any more whether it ran.
+ * Requests that were accepted, by their ids, so that none runs twice. One table per shard,
+ * bounded: the oldest record goes first, and an id older than the newest one that went is refused
+ * as unknown, because nobody can say any more whether it ran.
  *
  * A request id is a UUIDv7: its first 48 bits are milliseconds of the engine's clock. Zero: the
  * caller wants no such care.
@@ -42,8 +42,8 @@ struct records {
 int records_init(struct records *records, uint64_t epoch_ms);
 void records_done(struct records *records);
 /*
- * A new request: 0 and a record (NULL for the zero id). -EEXIST and the record of an earlier one with
- * the same id. -ESTALE: older than what is known. -ERANGE: from the future.
+ * A new request: 0 and a record (NULL for the zero id). -EEXIST and the record of an earlier one
+ * with the same id. -ESTALE: older than what is known. -ERANGE: from the future.
  */
 int record_begin(struct records *records, const struct dsec_ring_request *entry,
 		 struct record **ret);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "backends/backend.h"
+#include "dsec/ring.h"
 #include "engine/base/flow.h"
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
@@ -33,7 +34,9 @@ struct node {
 	uint64_t id;	/* the high half of every sandbox id: this node and this engine's epoch */
 	uint64_t epoch; /* milliseconds since 1970 when this engine started */
 	uint64_t features;
-	uint32_t unenforced; /* enum dsec_limit */
+	uint32_t unenforced;		      /* enum dsec_limit */
+	char token[DSEC_TOKEN_BYTES_MAX + 1]; /* what clients must show */
+	uint32_t token_bytes;		      /* 0: nothing */
 };
 
 struct shard_stats {
