@@ -10,8 +10,10 @@
  *	vault	/img/K		image K, one EROFS mount shared by all slots
  *		/slots/S/user	user namespace of slot S (nsfs)
  *		/slots/S/net	its network namespace, once it had `private` (nsfs)
+ *		/slots/S/lower	its clone of the image, idmapped to its range of ids
  *		/slots/S/up	its tmpfs: u and w, upper and work directory
- *		/slots/S/root	the overlay, with a devpts of its own on dev/pts
+ *		/slots/S/up/root  the overlay, with a devpts of its own on dev/pts: it hangs there
+ *				so that one unmount, and one wait for it, takes all three
  *	cgroups	<shard>/bS	slot S: PID 1 lives here
  *		<shard>/bS/eL	leaf L: one exec and its descendants
  *
@@ -52,7 +54,14 @@ enum launch_flag {
 	LAUNCH_REUSED = 16,	    /* reply: the root was not rebuilt */
 };
 
-/* Where a request failed. Names: launch_step_name(). */
+/*
+ * A request that fails leaves nothing of its own, and whatever it was to change is as before, but:
+ * a build that fails takes the whole slot with it; a spawn that fails after its build leaves the
+ * slot built; a kill that fails may be asked again and leaves a leaf that must not be used.
+ * LAUNCH_SWEEP and LAUNCH_DROP are fine where there is nothing; LAUNCH_DROP is refused with EBUSY
+ * while somebody lives in the slot.
+ *
+ * Where a request failed. Names: launch_step_name(). */
 enum launch_step {
 	LAUNCH_STEP_NONE,
 	LAUNCH_STEP_REQUEST,
@@ -90,8 +99,8 @@ enum {
 };
 
 /*
- * The slot's cgroup carries the id of its sandbox, 32 hexadecimal digits, in this attribute: cgroups
- * are pooled and cannot be renamed. It stays until the next sandbox of the slot.
+ * The slot's cgroup carries the id of its sandbox, 32 hexadecimal digits, in this attribute:
+ * cgroups are pooled and cannot be renamed. It stays until the next sandbox of the slot.
  */
 #define LAUNCH_SANDBOX_XATTR "trusted.dsec.sandbox"
 
@@ -107,13 +116,18 @@ struct launch_request {
 	int32_t pid;		/* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
 	uint32_t pids_max;	/* 0: none; written where the controller exists */
 	uint64_t memory_bytes;	/* 0: none; written where the controller exists */
-	uint64_t disk_bytes, inodes;	  /* of the upper tmpfs */
-	uint64_t sandbox_hi, sandbox_lo;  /* LAUNCH_SPAWN: whose; see LAUNCH_SANDBOX_XATTR */
-	uint32_t argument_count;	  /* strings of argv in the payload, each ends with NUL */
-	uint32_t environment_count;	  /* strings of env after them */
-	uint32_t payload_bytes;		  /* after this struct in the same packet */
-	uint32_t descriptor_count;	  /* by SCM_RIGHTS in the same packet */
-	char user[LAUNCH_USER_BYTES_MAX]; /* "" = root; "1000", "1000:100" or a name */
+	uint64_t disk_bytes, inodes;	 /* of the upper tmpfs */
+	uint64_t sandbox_hi, sandbox_lo; /* LAUNCH_SPAWN: whose; see LAUNCH_SANDBOX_XATTR */
+	uint32_t argument_count;	 /* strings of argv in the payload, each ends with NUL */
+	uint32_t environment_count;	 /* strings of env after them */
+	uint32_t payload_bytes;		 /* after this struct in the same packet */
+	uint32_t descriptor_count;	 /* by SCM_RIGHTS in the same packet */
+	/*
+	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100" asks
+	 * none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a number
+	 * that has no entry gets that number as its group, a name without one is an error.
+	 */
+	char user[LAUNCH_USER_BYTES_MAX];
 	char hostname[LAUNCH_HOSTNAME_BYTES_MAX]; /* LAUNCH_SPAWN */
 	/* payload: argv, env, then the working directory as one more string ("" = home) */
 };

@@ -1,7 +1,7 @@
 /*
  * Attacks on what enters a sandbox: for a moment it shares the worker's memory and is a process of
- * the sandbox. Each attack first succeeds against a launcher that lacks the rule, made here, so that
- * its failure against ours means something.
+ * the sandbox. Each attack first succeeds against a launcher that lacks the rule, made here, so
+ * that its failure against ours means something.
  */
 #include <dirent.h>
 #include <errno.h>

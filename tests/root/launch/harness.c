@@ -450,7 +450,8 @@ static unsigned test_run(const struct harness_test *test)
 	if (harness_open(h, &test->options))
 		test->run(h);
 	harness_close(h);
-	expect(mounts_count() == mounts);
+	/* Fewer can be: a mount goes with its folder, whoever removes that. */
+	expect(mounts_count() <= mounts);
 	printf("  %s\n", failures ? "FAILED" : "ok");
 	return failures;
 }

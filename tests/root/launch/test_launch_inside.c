@@ -12,7 +12,7 @@
 
 #include "tests/root/launch/harness.h"
 
-/* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE SYS_CHROOT SETFCAP */
+/* CHOWN DAC_OVERRIDE FOWNER FSETID KILL SET[GU]ID SET[PF]CAP NET_BIND_SERVICE SYS_CHROOT */
 #define ROOT_CAPABILITIES "800405fb"
 
 static void look(struct harness *h, const char *what, const char *argument)
