@@ -202,6 +202,7 @@ work_run() {
 	# shellcheck disable=SC2043 # the order matters to the reader of the results
 	for script in zlib cpython; do
 		timeout --foreground -k 10 400 "$build/sdk/cli/dsec" run --network private \
+			--hostname localhost \
 			--timeout 300s debian-work -- sh "/usr/libexec/dsec/realwork/$script.sh" \
 			>>"$run/inside.txt" || echo "$script: status $?"
 	done

@@ -16,6 +16,7 @@ log=/tmp/realwork-cpython.log
 report=/tmp/realwork-cpython.xml
 modules="test_subprocess test_pty test_os test_posix test_signal test_socket test_tempfile"
 umask 022
+ulimit -S -n 1024
 
 rm -f "$report"
 cd /tmp || exit 1
