@@ -55,6 +55,8 @@ struct backend_options {
 	void *owner;
 	/* A worker was lost: the owner gets a new one and hands it to backend_launcher_add(). */
 	void (*launcher_lost)(void *owner);
+	/* It does not answer any more: the owner kills the process; then it is lost. */
+	void (*launcher_stuck)(void *owner, int pid);
 };
 
 /* What the backend holds, for `dsec check`. */
@@ -131,7 +133,7 @@ struct backend_class {
 	void (*run_kill)(struct run *run); /* started: every process of its leaf; ended() follows */
 	/* done() follows if 0. One at a time per box: -EBUSY. `usage` lives until then. */
 	int (*box_usage)(struct box *box, struct box_usage *usage);
-	void (*launcher_add)(struct backend *b, int channel_fd);
+	void (*launcher_add)(struct backend *b, int channel_fd, int pid);
 	/* `mount_fd` becomes image K on this shard's node; ready() is called with 0 or -errno. */
 	int (*image_attach)(struct backend *b, uint32_t image, int mount_fd, void *owner,
 			    void (*ready)(void *owner, int error));

@@ -23,22 +23,31 @@ enum { RESTARTS_AT_ONCE = 16, RESTART_PAUSE_NS = 200 * 1000000 };
 
 /* ---- launcher workers ---- */
 
-/* A worker's pid, to be reaped. */
+/* A worker, until it was reaped. */
 struct worker_pid {
 	struct io_op op;
 	siginfo_t info;
+	int pid;
+	struct control *control;
+	struct worker_pid *next;
 };
 
 struct worker_mail {
 	struct mail mail;
 	struct shard *shard;
-	int fd;
+	int fd, pid;
 };
 
 static void worker_reaped(struct io_op *op, int res)
 {
+	struct worker_pid *worker = container_of(op, struct worker_pid, op);
+	struct worker_pid **at = &worker->control->workers;
+
 	(void)res; /* how it ended is nobody's business: its channel told that it did */
-	free(container_of(op, struct worker_pid, op));
+	while (*at != worker)
+		at = &(*at)->next;
+	*at = worker->next;
+	free(worker);
 }
 
 static void worker_deliver(struct mail *mail, void *owner)
@@ -46,7 +55,7 @@ static void worker_deliver(struct mail *mail, void *owner)
 	struct worker_mail *m = container_of(mail, struct worker_mail, mail);
 	struct shard *shard = owner;
 
-	shard->backend->class->launcher_add(shard->backend, m->fd);
+	shard->backend->class->launcher_add(shard->backend, m->fd, m->pid);
 	free(m);
 }
 
@@ -64,6 +73,11 @@ int control_launcher_start(struct control *control, struct shard *shard)
 		free(m);
 		return r;
 	}
+	m->pid = pid;
+	worker->pid = pid;
+	worker->control = control;
+	worker->next = control->workers;
+	control->workers = worker;
 	worker->op.done = worker_reaped;
 	io_wait_pid(control->io, &worker->op, pid, &worker->info);
 	m->mail.deliver = worker_deliver;
@@ -112,6 +126,36 @@ void control_launcher_lost(struct control *control, struct shard *shard)
 	}
 	m->shard = shard;
 	m->mail.deliver = worker_lost;
+	mail_send(shard->io, control->io, &m->mail);
+}
+
+/* Only this thread reaps workers, so a pid in its list is the worker's own. */
+static void worker_is_stuck(struct mail *mail, void *owner)
+{
+	struct worker_mail *m = container_of(mail, struct worker_mail, mail);
+	struct control *control = owner;
+
+	for (struct worker_pid *worker = control->workers; worker; worker = worker->next) {
+		if (worker->pid != m->pid)
+			continue;
+		log_warning("launcher worker does not answer shard=%u pid=%d, killing it",
+			    m->shard->number, m->pid);
+		(void)kill(m->pid, SIGKILL); /* a zombie at worst */
+	}
+	free(m);
+}
+
+void control_launcher_stuck(struct control *control, struct shard *shard, int pid)
+{
+	struct worker_mail *m = calloc(1, sizeof *m);
+
+	if (!m) {
+		log_error("launcher worker does not answer pid=%d and no memory to say so", pid);
+		return;
+	}
+	m->shard = shard;
+	m->pid = pid;
+	m->mail.deliver = worker_is_stuck;
 	mail_send(shard->io, control->io, &m->mail);
 }
 

@@ -34,5 +34,7 @@ void image_open(struct control *control, struct image_want *want); /* image.c */
 
 /* From a shard: it lost a launcher worker and wants another. */
 void control_launcher_lost(struct control *control, struct shard *shard);
+/* From a shard: a worker of it does not answer; it is killed. */
+void control_launcher_stuck(struct control *control, struct shard *shard, int pid);
 /* From a shard: it has stopped. */
 void control_shard_stopped(struct control *control, struct shard *shard);

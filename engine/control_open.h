@@ -12,6 +12,7 @@
 #include "engine/shard.h"
 
 struct guard;
+struct worker_pid;
 
 struct control {
 	struct node node;
@@ -21,6 +22,7 @@ struct control {
 	struct image_table images;
 	struct mail *wants, **wants_last; /* images asked for, in order */
 	bool image_busy, stopping;
+	struct worker_pid *workers; /* not reaped yet */
 	uint32_t shards_stopped, next_shard;
 	uint32_t restarts;
 	uint64_t restart_s;

@@ -147,6 +147,13 @@ static void launcher_lost(void *owner)
 	control_launcher_lost(shard->node->control, shard);
 }
 
+static void launcher_stuck(void *owner, int pid)
+{
+	struct shard *shard = owner;
+
+	control_launcher_stuck(shard->node->control, shard, pid);
+}
+
 static int shard_fill_pools(struct shard *shard)
 {
 	const struct node *node = shard->node;
@@ -188,6 +195,7 @@ static int shard_open(struct shard *shard)
 		.processes_max = config->pids_max,
 		.owner = shard,
 		.launcher_lost = launcher_lost,
+		.launcher_stuck = launcher_stuck,
 	};
 	int r;
 

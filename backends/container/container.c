@@ -332,9 +332,9 @@ static int container_usage(struct box *box, struct box_usage *usage)
 	return 0;
 }
 
-static void container_launcher_add(struct backend *b, int channel_fd)
+static void container_launcher_add(struct backend *b, int channel_fd, int pid)
 {
-	team_add(&containers_of(b)->team, channel_fd);
+	team_add(&containers_of(b)->team, channel_fd, pid);
 }
 
 static void container_gauges(const struct backend *b, struct backend_gauges *ret)

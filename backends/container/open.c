@@ -21,6 +21,13 @@ static void worker_lost(void *owner)
 	c->options.launcher_lost(c->options.owner);
 }
 
+static void worker_stuck(void *owner, int pid)
+{
+	struct containers *c = owner;
+
+	c->options.launcher_stuck(c->options.owner, pid);
+}
+
 static int containers_fill(struct containers *c)
 {
 	const struct backend_options *o = &c->options;
@@ -35,9 +42,10 @@ static int containers_fill(struct containers *c)
 	r = children_init(&c->children, o->host->io, c->exits, o->boxes_max + o->runs_max);
 	if (r < 0)
 		return r;
-	team_init(&c->team, o->host->io, &c->children.sequence);
+	team_init(&c->team, o->host->io, o->host->timers, &c->children.sequence);
 	c->team.owner = c;
 	c->team.worker_lost = worker_lost;
+	c->team.worker_stuck = worker_stuck;
 	r = slots_init(&c->slots, node_vault_fd(o->node), o->shard * slots, slots);
 	if (r < 0)
 		return r;

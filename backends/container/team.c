@@ -11,16 +11,41 @@
 
 #include "engine/base/cleanup.h"
 
+enum { GRACE_MS = 2000 };
+
 static void team_feed(struct team *team);
 static void worker_lose(struct worker *w);
 
-void team_init(struct team *team, struct io *io, uint64_t *sequence)
+void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t *sequence)
 {
-	*team = (struct team){ .io = io, .sequence = sequence };
+	*team = (struct team){ .io = io, .timers = timers, .sequence = sequence };
 	for (uint32_t i = 0; i < TEAM_CLASS_COUNT; i++)
 		team->queue[i].last = &team->queue[i].first;
 	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
 		team->workers[i] = (struct worker){ .team = team, .fd = -1 };
+}
+
+/*
+ * A worker keeps its own limits, so one that has not answered long after them is stopped, or stuck in
+ * the kernel. Its requests must not wait for that to end.
+ */
+static void worker_late(struct timer *timer)
+{
+	struct worker *w = container_of(timer, struct worker, deadline);
+
+	w->team->worker_stuck(w->team->owner, w->pid);
+}
+
+static void deadline_set(struct worker *w)
+{
+	timer_clear(w->team->timers, &w->deadline);
+	if (!w->call_count)
+		return;
+	w->deadline.expired = worker_late;
+	/* There is room: one timer per worker. */
+	(void)timer_set(w->team->timers, &w->deadline,
+			io_now_ns(w->team->io) +
+				(3ull * w->calls[0]->request.limit_ms + GRACE_MS) * 1000000);
 }
 
 static void call_prepare(struct launch_call *call)
@@ -61,6 +86,7 @@ static void worker_settle(struct worker *w)
 	w->sent_count--;
 	w->calls[0] = w->calls[1];
 	call->sent = false;
+	deadline_set(w);
 	call->done(call, &reply);
 }
 
@@ -143,6 +169,7 @@ static void worker_lose(struct worker *w)
 		io_cancel(team->io, &w->send);
 	if (w->receiving || w->sending || w->fd < 0)
 		return;
+	timer_clear(team->timers, &w->deadline);
 	cleanup_close(&w->fd);
 	w->fd = -1;
 	if (w->call_count == 2)
@@ -204,11 +231,13 @@ static void team_feed(struct team *team)
 	}
 	while (team->waiting && (w = worker_least_busy(team))) {
 		w->calls[w->call_count++] = queue_take(team);
+		if (w->call_count == 1)
+			deadline_set(w);
 		worker_send(w);
 	}
 }
 
-void team_add(struct team *team, int channel_fd)
+void team_add(struct team *team, int channel_fd, int pid)
 {
 	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++) {
 		struct worker *w = &team->workers[i];
@@ -216,6 +245,7 @@ void team_add(struct team *team, int channel_fd)
 		if (w->fd >= 0 || w->receiving || w->sending)
 			continue;
 		w->fd = channel_fd;
+		w->pid = pid;
 		w->broken = w->replied = false;
 		team_feed(team);
 		return;

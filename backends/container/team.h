@@ -10,6 +10,7 @@
 
 #include "backends/container/launch.h"
 #include "engine/base/io.h"
+#include "engine/base/timer.h"
 
 enum { TEAM_WORKERS_MAX = 8, TEAM_DEPTH = 2, LAUNCH_CALL_FDS_MAX = 3 };
 
@@ -40,6 +41,8 @@ struct launch_call {
 
 struct worker {
 	struct team *team;
+	struct timer deadline; /* of the oldest request: then the worker is stuck */
+	int pid;
 	struct io_op recv, send;
 	int fd; /* -1: no worker here */
 	bool sending, receiving, replied, broken;
@@ -51,6 +54,7 @@ struct worker {
 
 struct team {
 	struct io *io;
+	struct timers *timers;
 	uint64_t *sequence; /* of the children: counts requests */
 	struct worker workers[TEAM_WORKERS_MAX];
 	struct {
@@ -60,12 +64,14 @@ struct team {
 	uint64_t lost;
 	void *owner;
 	void (*worker_lost)(void *owner);
+	/* It answers no more: the owner ends the process, and its channel tells the rest. */
+	void (*worker_stuck)(void *owner, int pid);
 	bool closing;
 };
 
-void team_init(struct team *team, struct io *io, uint64_t *sequence);
+void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t *sequence);
 /* Takes the descriptor. */
-void team_add(struct team *team, int channel_fd);
+void team_add(struct team *team, int channel_fd, int pid);
 /* Queue a call; request, payload, fds, class and done are set. */
 void team_call(struct team *team, struct launch_call *call);
 /* Take a call that was not sent back out of the queue: true if it was there. */
