@@ -16,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
+
+#include "engine/base/effort.h"
 
 /* Newer than the liburing of Debian 12. Until liburing 2.5 is the minimum. */
 enum { OP_WAITID = 50 };
@@ -30,11 +31,6 @@ enum { TAG_MAIL = 1, TAG_MAIL_UNSENT = 2, TAG_MASK = 7 };
 
 #define NS_PER_S	 1000000000ull
 #define CALLBACK_SLOW_NS 1000000ull
-
-struct effort {
-	int64_t sleeps;
-	uint64_t cpu_ns;
-};
 
 struct completion {
 	uint64_t user_data;
@@ -388,40 +384,14 @@ static void mail_unsent(struct io *io, struct mail *first, int error)
 
 /* Completion. */
 
-/* What the thread did until now, beside letting time pass. */
-static void effort_read(struct effort *ret)
-{
-	struct rusage usage;
-	struct timespec ts;
-
-	/* Neither can fail for this argument. */
-	(void)getrusage(RUSAGE_THREAD, &usage);
-	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	ret->sleeps = usage.ru_nvcsw;
-	ret->cpu_ns = (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
-/*
- * A callback that took long by the clock either worked, or slept in the kernel, or was preempted.
- * The last says nothing of us: the thread then used little CPU in this whole turn and slept not
- * once.
- */
-static bool callback_was_preempted(const struct io *io)
-{
-	struct effort now;
-
-	effort_read(&now);
-	return now.sleeps == io->turn_effort.sleeps &&
-	       now.cpu_ns - io->turn_effort.cpu_ns < CALLBACK_SLOW_NS;
-}
-
 static void callback_measure(struct io *io, uintptr_t address)
 {
 	uint64_t now_ns = clock_ns(), took_ns = now_ns - io->callback_ns;
 
 	io->callback_ns = now_ns;
 	io->stats.callbacks++;
-	if (took_ns > CALLBACK_SLOW_NS && callback_was_preempted(io)) {
+	/* Whether others ran instead says nothing of us: told by the effort of the whole turn. */
+	if (took_ns > CALLBACK_SLOW_NS && !effort_since(&io->turn_effort, CALLBACK_SLOW_NS)) {
 		io->stats.callbacks_preempted++;
 		return;
 	}

@@ -1,3 +1,4 @@
+/* The driver of step tables, one walk at a time, in a simulated world that only moves its clock. */
 #include "engine/base/flow.h"
 
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* The log-linear histogram against exact counts. */
 #include "engine/base/histogram.h"
 
 #include <criterion/criterion.h>

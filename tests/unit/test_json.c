@@ -1,3 +1,4 @@
+/* The JSON writer and reader: what they accept, refuse and give back. */
 #include "engine/base/json.h"
 
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* The log as it arrives at standard error, which each test replaces by a file. */
 #include "engine/base/log.h"
 
 #include <criterion/criterion.h>

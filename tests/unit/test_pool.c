@@ -1,3 +1,4 @@
+/* Pools of objects and their handles. */
 #include "engine/base/pool.h"
 
 #include <criterion/criterion.h>

@@ -1,3 +1,4 @@
+/* The heap of deadlines against a plain list. */
 #include "engine/base/timer.h"
 
 #include <criterion/criterion.h>

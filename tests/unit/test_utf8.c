@@ -1,3 +1,4 @@
+/* Valid UTF-8 against the definition, exhaustively. */
 #include "engine/base/utf8.h"
 
 #include <criterion/criterion.h>
