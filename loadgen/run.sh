@@ -225,6 +225,7 @@ load_run() {
 	: >"$run/report.json"
 	: >"$run/peers.args"
 	peers_measure
+	quiet_wait 30
 	scenario ready ready "$seconds"
 	scenario ready-fresh ready "$short" --fresh-root
 	scenario exec exec "$seconds"
@@ -256,11 +257,31 @@ peers_measure() {
 	END
 }
 
-floor_measure() { # SCENARIO; prints the median rate of some rounds
+busy_ticks() {
+	awk '/^cpu / { print $2 + $3 + $4 + $7 + $8; exit }' /proc/stat
+}
+
+# Until the machine does next to nothing: what ran last may still be freed (network namespaces of
+# the peers most of all) and would be counted against what runs next. At most LIMIT_S.
+quiet_wait() { # LIMIT_S
+	local round before after
+
+	for ((round = 0; round < 2 * $1; round++)); do
+		before=$(busy_ticks)
+		sleep 0.5
+		after=$(busy_ticks)
+		if ((after - before <= 5)); then
+			return
+		fi
+	done
+	echo "the machine is busy with something else: figures will be low" >&2
+}
+
+floor_measure() { # SCENARIO OPTION...; prints the median rate of some rounds
 	local round
 
 	for ((round = 0; round < floor_rounds; round++)); do
-		timeout --foreground -k 10 60 "$build/loadgen/dsec-floor" --scenario "$1" \
+		timeout --foreground -k 10 60 "$build/loadgen/dsec-floor" --scenario "$@" \
 			--seconds "$floor_seconds" --image "$cache/debian.erofs" \
 			--init "$build/backends/container/init" || return 1
 	done | python3 -c '
@@ -271,7 +292,8 @@ print(statistics.median(json.loads(line)["rate_per_s"] for line in sys.stdin))'
 # The floor of this work, measured just before ours; nothing where it is another work's.
 floor_of() { # NAME
 	case $1 in
-	ready | ready-fresh | exec | live-exec) floor_measure "$1" ;;
+	ready | ready-fresh | exec) floor_measure "$1" ;;
+	live-exec) floor_measure live-exec --workers 1 ;; # one in flight, as ours
 	live-exec-8) floor_measure live-exec ;;
 	esac
 }
@@ -280,9 +302,10 @@ scenario() { # NAME SCENARIO SECONDS OPTION...
 	local name=$1 scenario=$2 time=$3 floor arguments=()
 
 	shift 3
+	quiet_wait 5
 	floor=$(floor_of "$name") || fail "the floor of $name"
 	[[ -z $floor ]] || arguments+=(--floor-rate "$floor")
-	if [[ $scenario == exec ]]; then
+	if [[ $name == exec ]]; then
 		mapfile -t -O "${#arguments[@]}" arguments <"$run/peers.args"
 	fi
 	timeout --foreground -k 10 $((time + 180)) "$build/loadgen/dsec-loadgen" \
