@@ -132,7 +132,7 @@ build_all() {
 	mkdir -p build
 	quietly 300 "$run/cmake.log" cmake --preset release || die "cmake failed"
 	quietly 900 "$run/build.log" cmake --build --preset release -j "$(nproc)" --target \
-		dsecd dsec-launcher dsec-cli dsec-loadgen dsec-floor || die "the build failed"
+		dsecd dsec-launcher dsec_cli dsec-loadgen dsec-floor || die "the build failed"
 	echo "ok: $build"
 }
 
@@ -201,7 +201,7 @@ work_run() {
 	: >"$run/inside.txt"
 	# shellcheck disable=SC2043 # the order matters to the reader of the results
 	for script in zlib cpython; do
-		timeout --foreground -k 10 400 "$build/sdk/cli/dsec" run --network private \
+		timeout --foreground -k 10 400 "$build/sdk/dsec" run --rm --network private \
 			--hostname localhost \
 			--timeout 300s debian-work -- sh "/usr/libexec/dsec/realwork/$script.sh" \
 			>>"$run/inside.txt" || echo "$script: status $?"
