@@ -69,7 +69,8 @@ static bool event_check(struct dsec_event *event, uint64_t *seen)
 		*seen = 0;
 	} else {
 		memcpy(&value, event->data, sizeof(value));
-		assert(value == *seen && event->offset == *seen);
+		assert(value == *seen);
+		assert(event->offset == *seen);
 		++*seen;
 	}
 	dsec_event_free(event);
@@ -128,7 +129,8 @@ static void run_queue(struct worker *worker, int timeout_ms)
 		for (int at = 0; at < n; at++) {
 			uint64_t tag = events[at]->tag;
 
-			assert(tag < FLIGHT && flying[tag]);
+			assert(tag < FLIGHT);
+			assert(flying[tag]);
 			if (event_check(events[at], &seen[tag])) {
 				flying[tag] = false;
 				worker->ended++;

@@ -174,7 +174,8 @@ static bool shake_hands(struct peer *peer)
 		return true;
 	if (!bytes_receive(peer, &step, sizeof(step)))
 		return false;
-	assert(step.magic == DSEC_RING_MAGIC && step.step == 1);
+	assert(step.magic == DSEC_RING_MAGIC);
+	assert(step.step == 1);
 	if (!peer->options.seals_missing)
 		assert(fcntl(peer->memory_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0);
 	step.step = 2;

@@ -111,8 +111,8 @@ struct dsec_open_opts {
  *
  *	unix:/path, /path	shared memory, set up over the socket
  *	stream+unix:/path	everything over the socket
- *	private:		a new engine that belongs to this connection: it is started now and
- *				destroys everything it holds when the connection closes, however that
+ *	private:		a new engine that belongs to this connection: started now, it
+ *				destroys all it holds when the connection closes, however that
  *				happens. Needs root. Its program is $DSEC_DSECD, or
  *				../engine/dsecd from where this program lies, or /usr/sbin/dsecd
  *
@@ -197,9 +197,10 @@ int dsec_cancel(struct dsec *d, int64_t ticket);
  *
  *	-EINVAL		a field has an impossible value
  *	-E2BIG		a struct has a tail unknown here
- *	-EMSGSIZE	the request never fits into the shared memory (dsec_open_opts.arena_bytes)
- *	-EAGAIN		it does not fit now: fetch events, or wait a moment where none are due, and
- *			ask again. Only for calls with a queue; others wait up to timeout_ms for room
+ *	-EMSGSIZE	it never fits into the shared memory (dsec_open_opts.arena_bytes)
+ *	-EAGAIN		it does not fit now: fetch events, or wait a moment where none are due,
+ *			and ask again. Only for calls with a queue; others wait for room, up to
+ *			timeout_ms
  *	-ENOTCONN	the connection was lost
  */
 

@@ -1,0 +1,8 @@
+/* Asking for sandboxes as the options of run and create say. */
+#pragma once
+
+#include "sdk/cli/session.h"
+
+/* The ticket, or -errno. count 0: 1. disconnect: enum dsec_disconnect. */
+int64_t create_start(struct session *session, const char *image, uint32_t count,
+		     uint32_t disconnect);

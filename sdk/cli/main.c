@@ -1,0 +1,110 @@
+/*
+ * The program `dsec`: finds the verb in its table and hands it the options. Called by the system.
+ * It knows of the engine what dsec.h tells, and nothing else.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sdk/cli/session.h"
+#include "sdk/cli/verbs.h"
+
+struct command {
+	const char *name;
+	enum verb verb;
+	int (*run)(const struct options *options);
+	const char *arguments, *help;
+};
+
+static const struct command commands[] = {
+	{ "run", VERB_RUN, verb_run, "IMAGE -- PROGRAM [ARGUMENT...]",
+	  "a sandbox, a program in it, and its output" },
+	{ "create", VERB_CREATE, verb_create, "IMAGE", "a sandbox that stays; writes its id" },
+	{ "exec", VERB_EXEC, verb_exec, "ID -- PROGRAM [ARGUMENT...]", "a program in a sandbox" },
+	{ "ps", VERB_PS, verb_ps, "", "the sandboxes there are" },
+	{ "rm", VERB_RM, verb_rm, "ID...", "destroy sandboxes" },
+	{ "stats", VERB_STATS, verb_stats, "ID...", "what they use now" },
+	{ "check", VERB_CHECK, verb_check, "",
+	  "what the engine holds, and what is left on the machine" },
+	{ "version", VERB_VERSION, verb_version, "", "of this program and of the engine" },
+};
+
+enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
+
+static const struct command *command_find(const char *name)
+{
+	for (size_t at = 0; at < COMMANDS; at++) {
+		if (!strcmp(commands[at].name, name))
+			return &commands[at];
+	}
+	return NULL;
+}
+
+/* Output that did not get out is noticed in main(). */
+static void help_all(FILE *file)
+{
+	(void)fputs("usage: dsec [OPTION...] VERB [OPTION...] [ARGUMENT...]\n\n", file);
+	for (size_t at = 0; at < COMMANDS; at++)
+		(void)fprintf(file, "  %-8s %s\n", commands[at].name, commands[at].help);
+	(void)fputs("\nOptions of every verb:\n", file);
+	params_help(file, 0);
+	(void)fputs("\nAn ID is what create wrote, its unique beginning or end, or name:NAME.\n"
+		    "SIZE may end in K, M, G or T; TIME in ms, s, m, h or d.\n"
+		    "dsec VERB --help has the options of a verb, dsec(1) everything.\n",
+		    file);
+}
+
+static void help_one(FILE *file, const struct command *command)
+{
+	(void)fprintf(file, "usage: dsec %s [OPTION...] %s\n\n%s\n\n", command->name,
+		      command->arguments, command->help);
+	params_help(file, command->verb);
+	(void)fputs("\nOptions of every verb:\n", file);
+	params_help(file, 0);
+}
+
+static int run(int argc, char **argv, struct options *options)
+{
+	const struct command *command;
+	int used;
+
+	used = params_parse_global(argc, argv, options);
+	if (used < 0)
+		return EXIT_TROUBLE;
+	if (options->help) {
+		help_all(stdout);
+		return 0;
+	}
+	if (used == argc) {
+		help_all(stderr);
+		return EXIT_TROUBLE;
+	}
+	command = command_find(argv[used]);
+	if (!command) {
+		(void)fprintf(stderr, "dsec: there is no verb '%s'; see dsec --help\n", argv[used]);
+		return EXIT_TROUBLE;
+	}
+	if (params_parse(argc - used - 1, argv + used + 1, command->verb, options) < 0)
+		return EXIT_TROUBLE;
+	if (options->help) {
+		help_one(stdout, command);
+		return 0;
+	}
+	return command->run(options);
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = { 0 };
+	int status;
+
+	(void)signal(SIGPIPE, SIG_IGN); /* a write says so, and then dsec ends in order */
+	status = run(argc - 1, argv + 1, &options);
+	params_done(&options);
+	if (fflush(stdout) == EOF || ferror(stdout)) {
+		(void)fprintf(stderr, "dsec: stdout: %s\n", strerror(errno));
+		return EXIT_TROUBLE;
+	}
+	return status;
+}

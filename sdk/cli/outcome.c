@@ -1,0 +1,305 @@
+/*
+ * Running a program and telling how it ended. Called by run.c and exec.c. On stdout goes what the
+ * program wrote, byte for byte, or one JSON object; everything that dsec itself says goes to
+ * stderr.
+ */
+#include "sdk/cli/outcome.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/json.h"
+#include "sdk/cli/values.h"
+
+enum { INPUT_BYTES_MAX = 1 << 20, OUTPUT_BYTES_DEFAULT = 1 << 20 };
+
+static const char *reason_name(uint32_t reason)
+{
+	static const char *const names[] = { "running", "exit",		"signal",
+					     "timeout", "idle-timeout", "oom",
+					     "killed",	"not-started",	"unknown" };
+
+	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
+}
+
+/* ---- what is asked ---- */
+
+static int stdin_read(char **ret_data, size_t *ret_bytes)
+{
+	auto_free char *data = malloc(INPUT_BYTES_MAX + 1);
+	size_t bytes = 0;
+	ssize_t n;
+
+	if (!data)
+		return -ENOMEM;
+	while (bytes <= INPUT_BYTES_MAX) {
+		n = read(STDIN_FILENO, data + bytes, INPUT_BYTES_MAX + 1 - bytes);
+		if (n == 0)
+			break;
+		if (n > 0)
+			bytes += (size_t)n;
+		else if (errno != EINTR)
+			return -errno;
+	}
+	if (bytes > INPUT_BYTES_MAX)
+		return -EFBIG;
+	*ret_data = data;
+	*ret_bytes = bytes;
+	data = NULL;
+	return 0;
+}
+
+static struct dsec_bytes *bytes_list(const char *const *texts, uint32_t count)
+{
+	struct dsec_bytes *list = calloc(count + 1, sizeof(*list));
+
+	for (uint32_t at = 0; list && at < count; at++)
+		list[at] = (struct dsec_bytes){ texts[at], strlen(texts[at]) };
+	return list;
+}
+
+static int64_t exec_start(struct session *session, struct dsec_id sandbox, struct dsec_bytes input)
+{
+	const struct options *o = session->options;
+	auto_free struct dsec_bytes *argv = NULL;
+	auto_free struct dsec_bytes *env = NULL;
+	uint64_t kept = o->output_bytes ? o->output_bytes : OUTPUT_BYTES_DEFAULT;
+	struct dsec_exec_opts opts = {
+		.size = sizeof(opts),
+		.flags = DSEC_EXEC_CAPTURE,
+		.argc = (uint32_t)o->command_count,
+		.env_count = o->env.count,
+		.cwd = o->cwd,
+		.user = o->user,
+		.input = input,
+		.timeout_ms = (uint32_t)o->timeout_ms,
+		.head_bytes = kept - kept / 2,
+		.tail_bytes = kept / 2 ? kept / 2 : 1,
+	};
+
+	argv = bytes_list((const char *const *)o->command, opts.argc);
+	env = bytes_list(o->env.items, opts.env_count);
+	if (!argv || !env)
+		return -ENOMEM;
+	opts.argv = argv;
+	opts.env = env;
+	return dsec_exec(session->d, NULL, sandbox, &opts);
+}
+
+/* ---- what is told ---- */
+
+static json_t *output_json(const struct dsec_output *output)
+{
+	json_t *object = json_object();
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_add_bytes(object, "text", output->head);
+	if (output->tail.bytes)
+		(void)json_add_bytes(object, "tail", output->tail);
+	(void)json_object_set_new(object, "bytes_total", json_amount(output->total_bytes));
+	(void)json_object_set_new(object, "truncated", json_boolean(output->truncated));
+	return object;
+}
+
+static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *event)
+{
+	const struct dsec_result *result = event->body;
+	json_t *object = json_status(&event->status);
+
+	(void)json_object_set_new(object, "sandbox", json_id(sandbox));
+	(void)json_object_set_new(object, "status", json_string(code_name(event->status.code)));
+	(void)json_object_del(object, "code"); /* in a result, code is the program's */
+	if (!result)
+		return object;
+	(void)json_object_set_new(object, "exec", json_amount(result->exec));
+	(void)json_object_set_new(object, "reason", json_string(reason_name(result->reason)));
+	(void)json_object_set_new(object, "code",
+				  result->reason == DSEC_EXIT ||
+						  result->reason == DSEC_NOT_STARTED ?
+					  json_integer(result->exit_code) :
+					  json_null());
+	(void)json_object_set_new(object, "signal",
+				  result->signal ? json_integer(result->signal) : json_null());
+	(void)json_object_set_new(object, "wall_ms", json_real((double)result->wall_us / 1000));
+	(void)json_object_set_new(object, "cpu_ms",
+				  result->cpu_us > INT64_MAX ?
+					  json_null() :
+					  json_real((double)result->cpu_us / 1000));
+	(void)json_object_set_new(object, "memory_peak_bytes",
+				  json_amount(result->memory_peak_bytes));
+	for (uint32_t at = 0; at < result->output_count; at++) {
+		const struct dsec_output *output = &result->outputs[at];
+		const char *name = output->stream == 1 ? "stdout" : "stderr";
+
+		(void)json_object_set_new(object, name, output_json(output));
+	}
+	return object;
+}
+
+static int bytes_write(FILE *file, struct dsec_bytes bytes)
+{
+	if (bytes.bytes && fwrite(bytes.data, 1, bytes.bytes, file) != bytes.bytes)
+		return -EIO;
+	return 0;
+}
+
+/* Head and tail; what lies between is told on stderr, where it cannot be taken for output. */
+static int output_show(const struct options *options, const struct dsec_output *output, FILE *file)
+{
+	uint64_t kept = output->head.bytes + output->tail.bytes;
+	char gone[VALUE_TEXT_BYTES];
+	int r;
+
+	r = bytes_write(file, output->head);
+	if (r < 0 || fflush(file) == EOF)
+		return -EIO;
+	if (output->truncated) {
+		value_print_count(output->total_bytes > kept ? output->total_bytes - kept : 0,
+				  gone);
+		report_note(options, "%s: %s bytes are not kept here; --output-max keeps more",
+			    output->stream == 1 ? "stdout" : "stderr", gone);
+	}
+	r = bytes_write(file, output->tail);
+	return r < 0 || fflush(file) == EOF ? -EIO : 0;
+}
+
+static int outputs_show(const struct options *options, const struct dsec_result *result)
+{
+	int r = 0;
+
+	for (uint32_t at = 0; at < result->output_count && r == 0; at++) {
+		const struct dsec_output *output = &result->outputs[at];
+
+		r = output_show(options, output, output->stream == 1 ? stdout : stderr);
+	}
+	return r;
+}
+
+static void end_tell(const struct session *session, const struct dsec_event *event)
+{
+	const struct dsec_result *result = event->body;
+	const struct options *options = session->options;
+	char kept[VALUE_TEXT_BYTES];
+	uint64_t bytes = 0;
+
+	for (uint32_t at = 0; at < result->output_count; at++)
+		bytes += result->outputs[at].head.bytes + result->outputs[at].tail.bytes;
+	value_print_count(bytes, kept);
+	if (result->reason == DSEC_TIMEOUT || result->reason == DSEC_IDLE_TIMEOUT)
+		report_note(options,
+			    "timeout after %" PRIu64 ".%" PRIu64
+			    " s: killed, %s bytes of output kept (exec %" PRIu64 ")",
+			    result->wall_us / 1000000, result->wall_us / 100000 % 10, kept,
+			    result->exec);
+	else if (result->reason == DSEC_OOM)
+		report_note(options, "oom: killed for its memory, %s bytes of output kept", kept);
+	else if (result->reason == DSEC_KILLED)
+		report_note(options, "killed: the sandbox was destroyed");
+	else if (result->reason == DSEC_END_UNKNOWN)
+		report_note(options, "nobody saw how the program ended");
+	else if (result->reason == DSEC_NOT_STARTED)
+		report_status(session, "program not started:", &event->status);
+}
+
+/* As a shell would say it. */
+static int exit_status(const struct dsec_event *event)
+{
+	const struct dsec_result *result = event->body;
+
+	if (!result)
+		return event->status.code == DSEC_DEADLINE ? EXIT_TIMED_OUT : EXIT_TROUBLE;
+	switch (result->reason) {
+	case DSEC_EXIT:
+		return result->exit_code & 0xff;
+	case DSEC_SIGNAL:
+		return 128 + (result->signal & 0x7f);
+	case DSEC_OOM:
+	case DSEC_KILLED:
+		return 128 + 9;
+	case DSEC_TIMEOUT:
+	case DSEC_IDLE_TIMEOUT:
+		return EXIT_TIMED_OUT;
+	case DSEC_NOT_STARTED:
+		return result->exit_code == 126 ? 126 : 127;
+	default:
+		return EXIT_TROUBLE;
+	}
+}
+
+static int status_file_write(const struct options *options, const json_t *json)
+{
+	FILE *file;
+	int r;
+
+	if (!options->status_file)
+		return 0;
+	file = fopen(options->status_file, "we");
+	if (!file)
+		return -errno;
+	r = json_line(file, json);
+	if (fclose(file) == EOF && r == 0)
+		r = -EIO;
+	return r;
+}
+
+static int outcome_show(struct session *session, struct dsec_id sandbox,
+			const struct dsec_event *event)
+{
+	const struct options *options = session->options;
+	auto_json json_t *json = result_json(sandbox, event);
+	int status = exit_status(event), r;
+
+	r = status_file_write(options, json);
+	if (r < 0) {
+		(void)fprintf(stderr, "dsec: %s: %s\n", options->status_file, strerror(-r));
+		status = EXIT_TROUBLE;
+	}
+	r = 0;
+	if (options->json)
+		r = json_line(stdout, json);
+	else if (event->body)
+		r = outputs_show(options, event->body);
+	if (r < 0) {
+		(void)fputs("dsec: output could not be written\n", stderr);
+		return EXIT_TROUBLE;
+	}
+	if (event->body && !options->json)
+		end_tell(session, event);
+	else if (!event->body)
+		report_status(session, "exec", &event->status);
+	return status;
+}
+
+int outcome_run(struct session *session, struct dsec_id sandbox)
+{
+	struct dsec_bytes input = { NULL, 0 };
+	auto_free char *data = NULL;
+	struct dsec_event *event;
+	int64_t ticket;
+	int r = 0;
+
+	if (session->options->input)
+		r = stdin_read(&data, &input.bytes);
+	if (r < 0) {
+		(void)fprintf(stderr, "dsec: stdin: %s%s\n", strerror(-r),
+			      r == -EFBIG ? " (at most 1 MiB)" : "");
+		return EXIT_TROUBLE;
+	}
+	input.data = data;
+	ticket = exec_start(session, sandbox, input);
+	for (;;) {
+		if (session_next(session, ticket, &event) < 0)
+			return EXIT_TROUBLE;
+		if (event->flags & DSEC_LAST)
+			break;
+		dsec_event_free(event);
+	}
+	r = outcome_show(session, sandbox, event);
+	dsec_event_free(event);
+	return r;
+}

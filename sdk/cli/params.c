@@ -1,0 +1,350 @@
+/*
+ * Owns the table of options. Called by main.c. An option that is not in the table for this verb
+ * does not exist; a value outside its range is refused, never clamped; what is not given stays
+ * zero.
+ */
+#include "sdk/cli/params.h"
+
+#include <dsec/dsec.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sdk/cli/values.h"
+
+enum param_type {
+	PARAM_ON,     /* bool, no value */
+	PARAM_TEXT,   /* const char * */
+	PARAM_TEXTS,  /* struct texts; may be repeated */
+	PARAM_PAIRS,  /* struct texts; each has a '=' after its first character */
+	PARAM_NUMBER, /* uint64_t, as all below */
+	PARAM_BYTES,
+	PARAM_TIME,
+	PARAM_CHOICE, /* the number of the word in `value`, from 1 */
+};
+
+struct param {
+	const char *name;
+	char letter;
+	enum param_type type;
+	uint32_t verbs;
+	size_t offset;
+	uint64_t min, max;
+	const char *value, *help;
+};
+
+#define FIELD(name) offsetof(struct options, name)
+#define MADE	    (VERB_RUN | VERB_CREATE)
+#define RAN	    (VERB_RUN | VERB_EXEC)
+#define S	    1000ull
+#define YEAR_MS	    (366ull * 86400 * S)
+
+static const struct param params[] = {
+	{ "address", 'H', PARAM_TEXT, VERB_ALL, FIELD(address), 0, 0, "ADDRESS",
+	  "the engine: unix:/PATH, stream+unix:/PATH or private:" },
+	{ "json", 0, PARAM_ON, VERB_ALL, FIELD(json), 0, 0, NULL, "write JSON to stdout" },
+	{ "quiet", 'q', PARAM_ON, VERB_ALL, FIELD(quiet), 0, 0, NULL, "no notes; ids alone" },
+	{ "no-color", 0, PARAM_ON, VERB_ALL, FIELD(no_color), 0, 0, NULL, "no bold headings" },
+	{ "timeout", 0, PARAM_TIME, VERB_ALL, FIELD(timeout_ms), 1, UINT32_MAX, "TIME",
+	  "run, exec: of the program; others: of the request" },
+	{ "help", 0, PARAM_ON, VERB_ALL, FIELD(help), 0, 0, NULL, "say this, and end" },
+	{ "image", 0, PARAM_TEXT, MADE, FIELD(image), 0, 0, "IMAGE", "in place of the argument" },
+	{ "name", 0, PARAM_TEXT, MADE, FIELD(name), 0, 0, "NAME", "label name=NAME" },
+	{ "label", 0, PARAM_PAIRS, MADE | VERB_PS | VERB_RM | VERB_STATS, FIELD(labels), 0, 0,
+	  "KEY=VALUE", "give, or select by, a label; may be repeated" },
+	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0, "none|private",
+	  "unix sockets only, or a namespace with loopback" },
+	{ "memory", 'm', PARAM_BYTES, MADE, FIELD(memory_bytes), 1 << 20, 1ull << 46, "SIZE",
+	  "memory limit" },
+	{ "pids", 0, PARAM_NUMBER, MADE, FIELD(pids_max), 1, 4 << 20, "N", "processes at once" },
+	{ "disk", 0, PARAM_BYTES, MADE, FIELD(disk_bytes), 1 << 20, 1ull << 46, "SIZE",
+	  "what it may write" },
+	{ "hostname", 0, PARAM_TEXT, MADE, FIELD(hostname), 0, 0, "NAME", "its host name" },
+	{ "ttl", 0, PARAM_TIME, MADE, FIELD(ttl_ms), S, YEAR_MS, "TIME", "destroyed after" },
+	{ "idle-ttl", 0, PARAM_TIME, MADE, FIELD(idle_ttl_ms), S, YEAR_MS, "TIME",
+	  "destroyed when nothing was asked of it for" },
+	{ "allow-degraded", 0, PARAM_ON, MADE, FIELD(allow_degraded), 0, 0, NULL,
+	  "go without limits that this host cannot enforce" },
+	{ "fresh-root", 0, PARAM_ON, MADE, FIELD(fresh_root), 0, 0, NULL,
+	  "never on a root file system that was used before" },
+	{ "count", 0, PARAM_NUMBER, VERB_CREATE, FIELD(count), 1, 1 << 20, "N", "how many" },
+	{ "images", 0, PARAM_TEXT, VERB_RUN, FIELD(images), 0, 0, "DIR",
+	  "images of an engine that is started for this" },
+	{ "rm", 0, PARAM_ON, VERB_RUN, FIELD(remove), 0, 0, NULL,
+	  "destroy the sandbox when the program ended" },
+	{ "env", 'e', PARAM_PAIRS, MADE | VERB_EXEC, FIELD(env), 0, 0, "NAME=VALUE",
+	  "environment; may be repeated" },
+	{ "workdir", 'w', PARAM_TEXT, RAN, FIELD(cwd), 0, 0, "DIR", "where the program starts" },
+	{ "user", 'u', PARAM_TEXT, MADE | VERB_EXEC, FIELD(user), 0, 0, "USER",
+	  "name, uid or uid:gid" },
+	{ "input", 'i', PARAM_ON, RAN, FIELD(input), 0, 0, NULL, "give it all of stdin" },
+	{ "output-max", 0, PARAM_BYTES, RAN, FIELD(output_bytes), 1, 1ull << 30, "SIZE",
+	  "kept of stdout and of stderr, half each from start and end" },
+	{ "status-file", 0, PARAM_TEXT, RAN, FIELD(status_file), 0, 0, "FILE",
+	  "write the result there as JSON" },
+	{ "instance", 0, PARAM_TEXT, VERB_CHECK, FIELD(instance), 0, 0, "NAME",
+	  "whose surroundings to look at: main" },
+};
+
+enum { PARAMS = sizeof(params) / sizeof(params[0]) };
+
+static int complain(const char *option, const char *what)
+{
+	(void)fprintf(stderr, "dsec: %s: %s; see dsec --help\n", option, what);
+	return -EINVAL;
+}
+
+static const struct param *param_named(const char *name, size_t bytes, uint32_t verbs)
+{
+	for (size_t at = 0; at < PARAMS; at++) {
+		const struct param *p = &params[at];
+
+		if (p->verbs & verbs && strlen(p->name) == bytes && !memcmp(p->name, name, bytes))
+			return p;
+	}
+	return NULL;
+}
+
+static const struct param *param_lettered(char letter, uint32_t verbs)
+{
+	for (size_t at = 0; at < PARAMS; at++) {
+		if (params[at].letter == letter && params[at].verbs & verbs)
+			return &params[at];
+	}
+	return NULL;
+}
+
+static int texts_add(struct texts *texts, const char *text)
+{
+	const char **items = realloc(texts->items, (texts->count + 1) * sizeof(*items));
+
+	if (!items)
+		return -ENOMEM;
+	items[texts->count++] = text;
+	texts->items = items;
+	return 0;
+}
+
+static int choice_parse(const char *choices, const char *text, uint64_t *ret)
+{
+	size_t bytes = strlen(text);
+	uint64_t number = 1;
+
+	for (const char *at = choices;; at += strcspn(at, "|") + 1, number++) {
+		if (strcspn(at, "|") == bytes && !memcmp(at, text, bytes)) {
+			*ret = number;
+			return 0;
+		}
+		if (!at[strcspn(at, "|")])
+			return -EINVAL;
+	}
+}
+
+static int amount_parse(const struct param *p, const char *text, uint64_t *ret)
+{
+	switch (p->type) {
+	case PARAM_BYTES:
+		return value_parse_bytes(text, ret);
+	case PARAM_TIME:
+		return value_parse_ms(text, ret);
+	case PARAM_CHOICE:
+		return choice_parse(p->value, text, ret);
+	default:
+		return value_parse_number(text, ret);
+	}
+}
+
+static int amount_set(const struct param *p, const char *option, const char *text, uint64_t *ret)
+{
+	char what[160];
+	uint64_t amount = 0;
+	int r;
+
+	r = amount_parse(p, text, &amount);
+	if (r == -EINVAL) {
+		(void)snprintf(what, sizeof(what), "'%.40s' is not %s", text, p->value); /* cut */
+		return complain(option, what);
+	}
+	if (r < 0 || (p->max && (amount < p->min || amount > p->max))) {
+		(void)snprintf(what, sizeof(what), "'%.40s' is out of range", text); /* cut */
+		return complain(option, what);
+	}
+	*ret = amount;
+	return 0;
+}
+
+static int param_set(const struct param *p, const char *option, const char *text,
+		     struct options *options)
+{
+	void *field = (char *)options + p->offset;
+
+	switch (p->type) {
+	case PARAM_ON:
+		*(bool *)field = true;
+		return 0;
+	case PARAM_TEXT:
+		if (!*text)
+			return complain(option, "is empty");
+		*(const char **)field = text;
+		return 0;
+	case PARAM_PAIRS:
+		if (*text == '=' || !strchr(text, '='))
+			return complain(option, "wants KEY=VALUE");
+		return texts_add(field, text);
+	case PARAM_TEXTS:
+		return texts_add(field, text);
+	case PARAM_NUMBER:
+	case PARAM_BYTES:
+	case PARAM_TIME:
+	case PARAM_CHOICE:
+		break;
+	}
+	return amount_set(p, option, text, field);
+}
+
+/* "--name", "--name=value", "--name value". How many arguments it took. */
+static int long_parse(int argc, char **argv, uint32_t verbs, struct options *options)
+{
+	size_t bytes = strcspn(argv[0] + 2, "=");
+	const struct param *p = param_named(argv[0] + 2, bytes, verbs);
+	const char *text = argv[0][2 + bytes] ? argv[0] + 3 + bytes : NULL;
+	int used = 1, r;
+
+	if (!p)
+		return complain(argv[0], "no such option here");
+	if (p->type == PARAM_ON && text)
+		return complain(argv[0], "takes no value");
+	if (p->type != PARAM_ON && !text) {
+		if (argc < 2)
+			return complain(argv[0], "wants a value");
+		text = argv[1];
+		used = 2;
+	}
+	r = param_set(p, argv[0], text, options);
+	return r < 0 ? r : used;
+}
+
+/* "-q", "-qi", "-m 256M", "-m256M". */
+static int short_parse(int argc, char **argv, uint32_t verbs, struct options *options)
+{
+	for (const char *at = argv[0] + 1; *at; at++) {
+		const struct param *p = param_lettered(*at, verbs);
+		int r;
+
+		if (!p)
+			return complain(argv[0], "no such option here");
+		if (p->type != PARAM_ON) {
+			if (!at[1] && argc < 2)
+				return complain(argv[0], "wants a value");
+			r = param_set(p, argv[0], at[1] ? at + 1 : argv[1], options);
+			return r < 0 ? r : at[1] ? 1 : 2;
+		}
+		r = param_set(p, argv[0], NULL, options);
+		if (r < 0)
+			return r;
+	}
+	return 1;
+}
+
+static bool is_option(const char *argument)
+{
+	return argument[0] == '-' && argument[1];
+}
+
+static int option_parse(int argc, char **argv, uint32_t verbs, struct options *options)
+{
+	if (argv[0][1] == '-')
+		return long_parse(argc, argv, verbs, options);
+	return short_parse(argc, argv, verbs, options);
+}
+
+/* What stands before the verb means the same for each, so any verb's table would do. */
+static bool is_global(const struct param *p)
+{
+	return p->verbs == VERB_ALL;
+}
+
+int params_parse_global(int argc, char **argv, struct options *options)
+{
+	int at = 0;
+
+	while (at < argc && is_option(argv[at])) {
+		const char *argument = argv[at];
+		const struct param *p =
+			argument[1] == '-' ?
+				param_named(argument + 2, strcspn(argument + 2, "="), VERB_ALL) :
+				param_lettered(argument[1], VERB_ALL);
+		int used;
+
+		if (p && !is_global(p))
+			return complain(argument, "belongs after the verb");
+		used = option_parse(argc - at, argv + at, VERB_ALL, options);
+		if (used < 0)
+			return used;
+		at += used;
+	}
+	return at;
+}
+
+static int leading_of(enum verb verb, const struct options *options)
+{
+	if (verb == VERB_RUN)
+		return options->image ? 0 : 1;
+	return verb == VERB_EXEC ? 1 : -1;
+}
+
+int params_parse(int argc, char **argv, enum verb verb, struct options *options)
+{
+	int at = 0, used, leading;
+
+	options->arguments = argv;
+	options->argument_count = 0;
+	while (at < argc) {
+		leading = leading_of(verb, options);
+		if (!strcmp(argv[at], "--")) {
+			at++;
+			break;
+		}
+		if (!is_option(argv[at])) {
+			if (leading >= 0 && options->argument_count >= leading)
+				break;
+			options->arguments[options->argument_count++] = argv[at++];
+			continue;
+		}
+		used = option_parse(argc - at, argv + at, verb, options);
+		if (used < 0)
+			return used;
+		at += used;
+	}
+	if (leading_of(verb, options) >= 0) {
+		options->command = argv + at;
+		options->command_count = argc - at;
+	} else {
+		while (at < argc)
+			options->arguments[options->argument_count++] = argv[at++];
+	}
+	return 0;
+}
+
+void params_help(FILE *file, uint32_t verb)
+{
+	for (size_t at = 0; at < PARAMS; at++) {
+		const struct param *p = &params[at];
+		char name[64], letter[8] = "    ";
+
+		if (verb ? !(p->verbs & verb) || is_global(p) : !is_global(p))
+			continue;
+		if (p->letter)
+			(void)snprintf(letter, sizeof(letter), "-%c, ", p->letter); /* fits */
+		(void)snprintf(name, sizeof(name), "--%s %s", p->name, p->value ? p->value : "");
+		(void)fprintf(file, "  %s%-26s %s\n", letter, name, p->help);
+	}
+}
+
+void params_done(struct options *options)
+{
+	free(options->labels.items);
+	free(options->env.items);
+}

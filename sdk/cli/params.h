@@ -1,0 +1,62 @@
+/* Command lines: what may be asked of which verb. One table drives parsing, ranges and help. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum verb {
+	VERB_RUN = 1 << 0,
+	VERB_CREATE = 1 << 1,
+	VERB_EXEC = 1 << 2,
+	VERB_PS = 1 << 3,
+	VERB_RM = 1 << 4,
+	VERB_STATS = 1 << 5,
+	VERB_CHECK = 1 << 6,
+	VERB_VERSION = 1 << 7,
+	VERB_ALL = (1 << 8) - 1,
+};
+
+struct texts {
+	const char **items;
+	uint32_t count;
+};
+
+struct options {
+	/* all verbs */
+	const char *address;
+	bool json, quiet, no_color, help;
+	uint64_t timeout_ms; /* run, exec: of the program; others: of the request */
+	/* run, create */
+	const char *image, *name, *hostname, *images;
+	struct texts labels; /* "key=value" */
+	uint64_t network;    /* enum dsec_network */
+	uint64_t memory_bytes, disk_bytes, pids_max, count, ttl_ms, idle_ttl_ms;
+	bool allow_degraded, fresh_root, remove;
+	/* run, exec */
+	struct texts env; /* "NAME=value"; create, too */
+	const char *cwd, *user, *status_file;
+	uint64_t output_bytes;
+	bool input;
+	/* check */
+	const char *instance;
+	/* what is no option */
+	char **arguments;
+	int argument_count;
+	char **command; /* run, exec: the program and its arguments */
+	int command_count;
+};
+
+/* Options and their values before the verb. The number of arguments used; -EINVAL, explained. */
+int params_parse_global(int argc, char **argv, struct options *options);
+
+/*
+ * Everything after the verb. For run and exec what follows `leading` arguments, or "--", is the
+ * command, and its options are its own. -EINVAL, explained on stderr.
+ */
+int params_parse(int argc, char **argv, enum verb verb, struct options *options);
+
+/* The options of a verb, one line each; 0: those of all verbs. */
+void params_help(FILE *file, uint32_t verb);
+
+void params_done(struct options *options);

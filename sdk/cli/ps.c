@@ -1,0 +1,144 @@
+/* `dsec ps`: which sandboxes there are. Called by main.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/json.h"
+#include "sdk/cli/session.h"
+#include "sdk/cli/table.h"
+#include "sdk/cli/values.h"
+#include "sdk/cli/verbs.h"
+
+enum { PS_ID, PS_STATE, PS_EXECS, PS_AGE, PS_IDLE, PS_TTL, PS_IMAGE, PS_LABELS };
+
+static const struct column columns[] = {
+	[PS_ID] = { "ID", 26 },	      [PS_STATE] = { "STATE", 10 },  [PS_EXECS] = { "EXECS", 9 },
+	[PS_AGE] = { "AGE", 7 },      [PS_IDLE] = { "IDLE", 7 },     [PS_TTL] = { "TTL", 7 },
+	[PS_IMAGE] = { "IMAGE", 20 }, [PS_LABELS] = { "LABELS", 0 }, { NULL, 0 },
+};
+
+static const char *state_name(uint32_t state)
+{
+	static const char *const names[] = { "other", "creating", "running", "destroying" };
+
+	return names[state < sizeof(names) / sizeof(names[0]) ? state : 0];
+}
+
+static json_t *labels_json(const struct dsec_row *row)
+{
+	json_t *object = json_object();
+
+	for (uint32_t at = 0; at < row->label_count; at++) {
+		struct dsec_bytes key = row->labels[at].key;
+
+		/* A key that is no UTF-8 cannot be one here, and is left out. */
+		(void)json_object_setn_new(object, key.data, key.bytes,
+					   json_text(row->labels[at].value));
+	}
+	return object;
+}
+
+static void row_json(const struct dsec_row *row)
+{
+	auto_json json_t *object = json_object();
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_object_set_new(object, "id", json_id(row->id));
+	(void)json_add_bytes(object, "image", row->image);
+	(void)json_object_set_new(object, "state", json_string(state_name(row->state)));
+	(void)json_object_set_new(object, "network", json_string(network_name(row->network)));
+	(void)json_object_set_new(object, "execs_running", json_integer(row->execs_running));
+	(void)json_object_set_new(object, "execs_total", json_amount(row->execs_total));
+	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
+	(void)json_object_set_new(object, "idle_ms", json_amount(row->idle_ms));
+	(void)json_object_set_new(object, "ttl_ms", json_amount(row->ttl_ms));
+	(void)json_object_set_new(object, "labels", labels_json(row));
+	(void)json_line(stdout, object); /* told at the end, by main() */
+}
+
+static void time_cell(const struct column *column, uint64_t ms)
+{
+	char text[VALUE_TEXT_BYTES];
+
+	value_print_ms(ms, text);
+	table_text(column, text);
+}
+
+static void labels_cell(const struct dsec_row *row)
+{
+	static const struct column unpadded = { "", 0 };
+
+	for (uint32_t at = 0; at < row->label_count; at++) {
+		table_text(&unpadded, at ? " " : "");
+		table_cell(&unpadded, row->labels[at].key);
+		table_text(&unpadded, "=");
+		table_cell(&unpadded, row->labels[at].value);
+	}
+}
+
+static void row_show(const struct dsec_row *row, bool id_alone)
+{
+	char text[2 * VALUE_TEXT_BYTES];
+
+	dsec_id_print(row->id, text);
+	if (id_alone) {
+		(void)puts(text); /* told at the end, by main() */
+		return;
+	}
+	table_text(&columns[PS_ID], text);
+	table_text(&columns[PS_STATE], state_name(row->state));
+	(void)snprintf(text, sizeof(text), "%u/%" PRIu64, row->execs_running, row->execs_total);
+	table_text(&columns[PS_EXECS], text);
+	time_cell(&columns[PS_AGE], row->age_ms);
+	time_cell(&columns[PS_IDLE], row->idle_ms);
+	time_cell(&columns[PS_TTL], row->ttl_ms);
+	table_cell(&columns[PS_IMAGE], row->image);
+	labels_cell(row);
+	table_end();
+}
+
+static int list(struct session *session)
+{
+	const struct options *options = session->options;
+	struct dsec_list_opts opts = { .size = sizeof(opts) };
+	struct dsec_call call = session_call(session);
+	auto_free struct dsec_label *labels = session_labels(options, &opts.label_count);
+	struct dsec_event *event;
+	bool last = false;
+	int status = 0;
+	int64_t ticket;
+
+	opts.labels = labels;
+	ticket = dsec_list(session->d, &call, &opts);
+	if (!options->json && !options->quiet)
+		table_head(options, columns);
+	while (!last) {
+		if (session_next(session, ticket, &event) < 0)
+			return EXIT_TROUBLE;
+		last = event->flags & DSEC_LAST;
+		if (event->status.code != DSEC_OK) {
+			report_status(session, "ps", &event->status);
+			status = EXIT_TROUBLE;
+		} else if (event->kind == DSEC_EV_ROW && event->body && options->json) {
+			row_json(event->body);
+		} else if (event->kind == DSEC_EV_ROW && event->body) {
+			row_show(event->body, options->quiet);
+		}
+		dsec_event_free(event);
+	}
+	return status;
+}
+
+int verb_ps(const struct options *options)
+{
+	struct session session;
+	int status;
+
+	if (session_open(&session, options, false) < 0)
+		return EXIT_TROUBLE;
+	status = list(&session);
+	session_close(&session);
+	return status;
+}

@@ -1,0 +1,109 @@
+/* `dsec stats`: what sandboxes use now. Called by main.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/json.h"
+#include "sdk/cli/session.h"
+#include "sdk/cli/table.h"
+#include "sdk/cli/values.h"
+#include "sdk/cli/verbs.h"
+
+enum { STATS_ID, STATS_PROCESSES, STATS_CPU, STATS_MEMORY, STATS_PEAK, STATS_DISK, STATS_INODES };
+
+static const struct column columns[] = {
+	[STATS_ID] = { "ID", 26 },	  [STATS_PROCESSES] = { "PROCESSES", 9 },
+	[STATS_CPU] = { "CPU", 10 },	  [STATS_MEMORY] = { "MEMORY", 9 },
+	[STATS_PEAK] = { "PEAK", 9 },	  [STATS_DISK] = { "DISK", 9 },
+	[STATS_INODES] = { "INODES", 0 }, { NULL, 0 },
+};
+
+static void usage_json(const struct dsec_usage *usage)
+{
+	auto_json json_t *object = json_object();
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_object_set_new(object, "id", json_id(usage->id));
+	(void)json_object_set_new(object, "processes", json_integer(usage->processes));
+	(void)json_object_set_new(object, "cpu_us", json_amount(usage->cpu_us));
+	(void)json_object_set_new(object, "memory_bytes", json_amount(usage->memory_bytes));
+	(void)json_object_set_new(object, "memory_peak_bytes",
+				  json_amount(usage->memory_peak_bytes));
+	(void)json_object_set_new(object, "disk_bytes", json_amount(usage->disk_bytes));
+	(void)json_object_set_new(object, "inodes", json_amount(usage->inodes));
+	(void)json_line(stdout, object); /* told at the end, by main() */
+}
+
+static void bytes_cell(const struct column *column, uint64_t bytes)
+{
+	char text[VALUE_TEXT_BYTES];
+
+	value_print_bytes(bytes, text);
+	table_text(column, text);
+}
+
+static void usage_show(const struct dsec_usage *usage)
+{
+	char text[VALUE_TEXT_BYTES];
+
+	dsec_id_print(usage->id, text);
+	table_text(&columns[STATS_ID], text);
+	(void)snprintf(text, sizeof(text), "%u", usage->processes); /* fits, as below */
+	table_text(&columns[STATS_PROCESSES], text);
+	(void)snprintf(text, sizeof(text), "%" PRIu64 " ms", usage->cpu_us / 1000);
+	table_text(&columns[STATS_CPU], usage->cpu_us == UINT64_MAX ? "-" : text);
+	bytes_cell(&columns[STATS_MEMORY], usage->memory_bytes);
+	bytes_cell(&columns[STATS_PEAK], usage->memory_peak_bytes);
+	bytes_cell(&columns[STATS_DISK], usage->disk_bytes);
+	(void)snprintf(text, sizeof(text), "%" PRIu64, usage->inodes);
+	table_text(&columns[STATS_INODES], usage->inodes == UINT64_MAX ? "-" : text);
+	table_end();
+}
+
+static int stats(struct session *session)
+{
+	const struct options *options = session->options;
+	auto_free struct dsec_id *ids = NULL;
+	auto_free struct dsec_label *labels = NULL;
+	struct dsec_call call = session_call(session);
+	struct dsec_select select;
+	struct dsec_event *event;
+	bool last = false;
+	int status = 0;
+	int64_t ticket;
+
+	if (session_select(session, &select, &ids, &labels) < 0)
+		return EXIT_TROUBLE;
+	ticket = dsec_stats(session->d, &call, &select);
+	if (!options->json && !options->quiet)
+		table_head(options, columns);
+	while (!last) {
+		if (session_next(session, ticket, &event) < 0)
+			return EXIT_TROUBLE;
+		last = event->flags & DSEC_LAST;
+		if (event->status.code != DSEC_OK) {
+			report_status(session, "stats", &event->status);
+			status = EXIT_TROUBLE;
+		} else if (event->kind == DSEC_EV_ROW && event->body) {
+			if (options->json)
+				usage_json(event->body);
+			else
+				usage_show(event->body);
+		}
+		dsec_event_free(event);
+	}
+	return status;
+}
+
+int verb_stats(const struct options *options)
+{
+	struct session session;
+	int status;
+
+	if (session_open(&session, options, false) < 0)
+		return EXIT_TROUBLE;
+	status = stats(&session);
+	session_close(&session);
+	return status;
+}

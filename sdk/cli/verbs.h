@@ -1,0 +1,13 @@
+/* What dsec can do. Each verb returns the exit status. */
+#pragma once
+
+#include "sdk/cli/params.h"
+
+int verb_run(const struct options *options);
+int verb_create(const struct options *options);
+int verb_exec(const struct options *options);
+int verb_ps(const struct options *options);
+int verb_rm(const struct options *options);
+int verb_stats(const struct options *options);
+int verb_check(const struct options *options);
+int verb_version(const struct options *options);

@@ -1,0 +1,142 @@
+/* Command lines of the CLI. */
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <dsec/dsec.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sdk/cli/params.h"
+
+enum { ARGUMENTS_MAX = 32 };
+
+struct line {
+	char *words, *argv[ARGUMENTS_MAX];
+	int argc, result;
+	struct options options;
+};
+
+static void line_free(struct line *line)
+{
+	params_done(&line->options);
+	free(line->words);
+	free(line);
+}
+
+/* Words are apart by one blank each. */
+static struct line *parse(enum verb verb, const char *text)
+{
+	struct line *line = calloc(1, sizeof(*line));
+
+	line->words = strdup(text);
+	for (char *word = strtok(line->words, " "); word; word = strtok(NULL, " "))
+		line->argv[line->argc++] = word;
+	line->result = params_parse(line->argc, line->argv, verb, &line->options);
+	return line;
+}
+
+Test(cli_params, every_kind_of_option_is_understood)
+{
+	struct line *line = parse(VERB_RUN,
+				  "-q -m 256M --pids=64 --ttl 2h --network private -e A=1 -eB=2 "
+				  "--rm --label task=11099 debian -w /testbed -- prog -x --rm");
+	struct options *o = &line->options;
+
+	cr_assert_eq(line->result, 0);
+	cr_assert(o->quiet && o->remove);
+	cr_assert_not(o->json);
+	cr_assert_eq(o->memory_bytes, 256ull << 20);
+	cr_assert_eq(o->pids_max, 64);
+	cr_assert_eq(o->ttl_ms, 7200000);
+	cr_assert_eq(o->network, DSEC_NETWORK_PRIVATE);
+	cr_assert_eq(o->env.count, 2);
+	cr_assert_str_eq(o->env.items[1], "B=2");
+	cr_assert_eq(o->labels.count, 1);
+	cr_assert_eq(o->argument_count, 1);
+	cr_assert_str_eq(o->arguments[0], "debian");
+	cr_assert_str_eq(o->cwd, "/testbed");
+	cr_assert_eq(o->command_count, 3);
+	cr_assert_str_eq(o->command[1], "-x");
+	cr_assert_str_eq(o->command[2], "--rm");
+	line_free(line);
+}
+
+Test(cli_params, the_programs_options_are_its_own_even_without_dashes)
+{
+	struct line *line = parse(VERB_RUN, "debian ls -l --json");
+
+	cr_assert_eq(line->result, 0);
+	cr_assert_not(line->options.json);
+	cr_assert_eq(line->options.command_count, 3);
+	line_free(line);
+	line = parse(VERB_RUN, "--image debian ls -l");
+	cr_assert_eq(line->options.argument_count, 0);
+	cr_assert_eq(line->options.command_count, 2);
+	line_free(line);
+	line = parse(VERB_EXEC, "id -i --timeout 60s -- sh");
+	cr_assert(line->options.input);
+	cr_assert_eq(line->options.timeout_ms, 60000);
+	cr_assert_eq(line->options.command_count, 1);
+	line_free(line);
+	line = parse(VERB_RM, "a --label k=v b -- -c");
+	cr_assert_eq(line->options.argument_count, 3);
+	cr_assert_str_eq(line->options.arguments[2], "-c");
+	line_free(line);
+}
+
+Test(cli_params, short_flags_join_and_a_lone_dash_is_an_argument)
+{
+	struct line *line = parse(VERB_EXEC, "-qi - prog");
+
+	cr_assert_eq(line->result, 0);
+	cr_assert(line->options.quiet && line->options.input);
+	cr_assert_str_eq(line->options.arguments[0], "-");
+	line_free(line);
+}
+
+Test(cli_params, what_is_wrong_is_refused_and_never_clamped, .init = cr_redirect_stderr)
+{
+	static const struct {
+		enum verb verb;
+		const char *text;
+	} bad[] = {
+		{ VERB_RUN, "--nonsense x -- y" },
+		{ VERB_RUN, "-m 1 x -- y" },
+		{ VERB_RUN, "-m 256Q x -- y" },
+		{ VERB_RUN, "-m" },
+		{ VERB_RUN, "--pids 0 x -- y" },
+		{ VERB_RUN, "--pids 99999999999 x -- y" },
+		{ VERB_RUN, "--network shared x -- y" },
+		{ VERB_RUN, "--network nonesuch x -- y" },
+		{ VERB_RUN, "--rm=yes x -- y" },
+		{ VERB_RUN, "--label novalue x -- y" },
+		{ VERB_RUN, "--label =v x -- y" },
+		{ VERB_RUN, "--image= x -- y" },
+		{ VERB_RUN, "--timeout 5000000s x -- y" },
+		{ VERB_RUN, "--timeout 0 x -- y" },
+		{ VERB_RUN, "--count 3 x -- y" }, /* create's */
+		{ VERB_PS, "--rm" },
+		{ VERB_CREATE, "--count 0 x" },
+		{ VERB_EXEC, "-m 256M id -- y" }, /* run's */
+	};
+
+	for (size_t at = 0; at < sizeof(bad) / sizeof(bad[0]); at++) {
+		struct line *line = parse(bad[at].verb, bad[at].text);
+
+		cr_assert_eq(line->result, -EINVAL, "%s", bad[at].text);
+		line_free(line);
+	}
+}
+
+Test(cli_params, only_options_of_every_verb_stand_before_it, .init = cr_redirect_stderr)
+{
+	char address[] = "-H", path[] = "/run/x.sock", json[] = "--json", ps[] = "ps";
+	char rm[] = "--rm", run[] = "run";
+	char *good[] = { address, path, json, ps }, *bad[] = { rm, run };
+	struct options options = { 0 };
+
+	cr_assert_eq(params_parse_global(4, good, &options), 3);
+	cr_assert_str_eq(options.address, "/run/x.sock");
+	cr_assert(options.json);
+	cr_assert_eq(params_parse_global(2, bad, &options), -EINVAL);
+}
