@@ -153,6 +153,21 @@ static void do_ask(struct fake *f, const char *argument)
 		     WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), time_ns > 0);
 }
 
+/* Asks while the keeper is stopped, so that the question and SIGCHLD wait for it together. */
+static void do_ask_stopped(struct fake *f, const char *argument)
+{
+	const struct keeper_request request = { .tag = 4, .op = KEEPER_ASK, .pid = atoi(argument) };
+	struct keeper_reply reply;
+	int got = -1;
+
+	if (keeper_wire_send(f->handover->keeper_fd, &request, sizeof(request), -1, 0) < 0)
+		abort();
+	(void)kill(getppid(), SIGCONT); /* ours, and alive */
+	if (keeper_wire_receive(f->handover->keeper_fd, &reply, sizeof(reply), 0, &got) < 0)
+		abort();
+	tell(f, "ask %s\n", reply.error ? strerrorname_np(reply.error) : "found");
+}
+
 static void result_tell(const struct fake *f, const char *what, int r)
 {
 	tell(f, "%s %s\n", what, r < 0 ? strerrorname_np(-r) : "ok");
@@ -215,6 +230,29 @@ static void do_fill(struct fake *f, const char *argument)
 	tell(f, "fill %d %s\n", count, strerrorname_np(-r));
 }
 
+/* More descriptors in one packet than the keeper takes. */
+static void surplus_send(const struct fake *f, const struct keeper_request *request)
+{
+	union {
+		char bytes[CMSG_SPACE(3 * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct iovec part = { .iov_base = (void *)request, .iov_len = sizeof(*request) };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control.bytes,
+				  .msg_controllen = sizeof(control.bytes) };
+	const int fds[3] = { f->events, f->events, f->events };
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(header), fds, sizeof(fds));
+	if (sendmsg(f->handover->keeper_fd, &message, MSG_NOSIGNAL) < 0)
+		abort();
+}
+
 /* What the wire must refuse; then an honest question must still be answered. */
 static void do_garbage(struct fake *f, const char *argument)
 {
@@ -226,6 +264,9 @@ static void do_garbage(struct fake *f, const char *argument)
 	(void)keeper_wire_send(fd, "x", 1, -1, 0);
 	(void)keeper_wire_send(fd, "xx", 2, f->handover->listen_fd, 0);
 	(void)keeper_wire_send(fd, &request, sizeof(request), -1, 0);
+	if (keeper_wire_receive(fd, &unknown, sizeof(unknown), 0, &got) < 0)
+		abort();
+	surplus_send(f, &request);
 	if (keeper_wire_receive(fd, &unknown, sizeof(unknown), 0, &got) < 0)
 		abort();
 	request.op = KEEPER_PUT;
@@ -255,14 +296,17 @@ static void do_flood(struct fake *f, const char *argument)
 	tell(f, "flood %d\n", sent);
 }
 
-/* Parks one descriptor without waiting for the answer, and dies. */
+/* Parks so many descriptors without waiting for an answer, and dies. */
 static void do_last_act(struct fake *f, const char *argument)
 {
 	struct keeper_request request = { .tag = 3, .op = KEEPER_PUT };
 
-	snprintf(request.name, sizeof(request.name), "%s", argument);
-	(void)keeper_wire_send(f->handover->keeper_fd, &request, sizeof(request),
-			       f->handover->listen_fd, 0);
+	for (int i = 0; i < atoi(argument); i++) {
+		snprintf(request.name, sizeof(request.name), "late%d", i);
+		if (keeper_wire_send(f->handover->keeper_fd, &request, sizeof(request),
+				     f->handover->listen_fd, MSG_DONTWAIT) < 0)
+			abort();
+	}
 	(void)raise(SIGKILL);
 }
 
@@ -274,14 +318,23 @@ static void do_stop_keeper(struct fake *f, const char *argument)
 }
 
 static const struct command commands[] = {
-	{ "exit", do_exit },	     { "hang", do_hang },
-	{ "orphan", do_orphan },     { "child", do_child },
-	{ "cgroup", do_cgroup },     { "ask", do_ask },
-	{ "put", do_put },	     { "get", do_get },
-	{ "drop", do_drop },	     { "names", do_names },
-	{ "fill", do_fill },	     { "garbage", do_garbage },
-	{ "deafen", do_deafen },     { "flood", do_flood },
-	{ "last_act", do_last_act }, { "stop_keeper", do_stop_keeper },
+	{ "exit", do_exit },
+	{ "hang", do_hang },
+	{ "orphan", do_orphan },
+	{ "child", do_child },
+	{ "cgroup", do_cgroup },
+	{ "ask", do_ask },
+	{ "ask_stopped", do_ask_stopped },
+	{ "put", do_put },
+	{ "get", do_get },
+	{ "drop", do_drop },
+	{ "names", do_names },
+	{ "fill", do_fill },
+	{ "garbage", do_garbage },
+	{ "deafen", do_deafen },
+	{ "flood", do_flood },
+	{ "last_act", do_last_act },
+	{ "stop_keeper", do_stop_keeper },
 };
 
 static void command_run(struct fake *f, char *line)

@@ -126,6 +126,10 @@ def gone(pid):
     return not Path(f"/proc/{pid}").exists()
 
 
+def state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
 class KeeperTest(unittest.TestCase):
     def dsecd(self, *arguments, name=None):
         d = Dsecd(*arguments, name=name)
@@ -284,12 +288,22 @@ class Orphans(KeeperTest):
         os.kill(engine, signal.SIGKILL)
         d.started()
         self.assertEqual(d.ask(f"ask {pid}"), "ask ENOENT")
-        pidfd = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
-        select.select([pidfd], [], [], LIMIT_S)
-        os.close(pidfd)
-        # The pidfd told of the death: the status is there, whether SIGCHLD came or not.
+        wait_for(lambda: gone(pid), "reaped orphan")
         self.assertEqual(d.ask(f"ask {pid}"), "ask -9 1")
+        self.assertEqual(d.stop(), 0)
+
+    def test_death_is_known_to_whoever_saw_it_by_a_pidfd(self):
+        d = self.dsecd()
+        engine = int(d.started()[1])
+        pid = int(d.event(r"child (\d+)", d.ask("child"))[1])
+        os.kill(engine, signal.SIGKILL)
+        d.started()
+        d.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: state(d.process.pid) == "T", "stopped keeper")
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: state(pid) == "Z", "dead child")
+        self.assertEqual(d.ask(f"ask_stopped {pid}"), "ask found")
         self.assertEqual(d.stop(), 0)
 
     def test_pid_that_never_was_ours_is_not_found(self):
@@ -314,12 +328,16 @@ class Parking(KeeperTest):
         self.assertEqual(d.ask("drop exec/41.7/stdout"), "drop ENOENT")
         self.assertEqual(d.stop(), 0)
 
-    def test_descriptor_parked_as_the_last_act_is_kept(self):
+    def test_what_an_engine_parked_as_its_last_act_is_kept(self):
         d = self.dsecd()
+        engine = int(d.started()[1])
+        d.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: state(d.process.pid) == "T", "stopped keeper")
+        d.tell("last_act 150")
+        wait_for(lambda: state(engine) == "Z", "dead engine")
+        d.process.send_signal(signal.SIGCONT)
         d.started()
-        d.tell("last_act late")
-        d.started()
-        self.assertEqual(d.ask("names"), "names 1 late")
+        self.assertEqual(d.ask("names"), "names 150 late149")
         self.assertEqual(d.stop(), 0)
 
     def test_next_engine_holds_no_parked_descriptor(self):
