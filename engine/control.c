@@ -19,7 +19,7 @@
 #include "engine/control_open.h"
 #include "engine/engine.h"
 
-enum { RESTARTS_AT_ONCE = 16, RESTART_PAUSE_NS = 200 * 1000000 };
+enum { RESTARTS_AT_ONCE = 16, RESTART_PAUSE_NS = 200 * 1000000, LOG_FLUSH_NS = 1000000000 };
 
 /* ---- launcher workers ---- */
 
@@ -306,8 +306,9 @@ void control_run(struct control *control)
 	log_info("ready instance=\"%s\" shards=%u sandboxes_max=%u", control->config->instance,
 		 control->node.shard_count, control->config->sandboxes_max);
 	while (control->shards_stopped < control->node.shard_count) {
-		r = io_turn(control->io, UINT64_MAX);
+		r = io_turn(control->io, io_clock_ns(control->io) + LOG_FLUSH_NS);
 		if (r < 0)
 			log_error("control loop failed err=%s, continuing", strerror(-r));
+		log_flush();
 	}
 }

@@ -222,7 +222,9 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	control->wants_last = &control->wants;
 	options.owner = control;
 	node_size(control);
-	r = token_read(config, &control->node);
+	r = config->fault ? flow_fault_check(config->fault) : 0;
+	if (r >= 0)
+		r = token_read(config, &control->node);
 	if (r >= 0)
 		r = sweep_instance(config->instance, control->cgroup_fd);
 	if (r >= 0)

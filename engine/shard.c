@@ -71,21 +71,48 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 	return until;
 }
 
+/* A callback over 1 ms is a bug of ours: say where, for addr2line(1). */
+static void shard_watch(struct shard *shard)
+{
+	extern const char __executable_start;
+	const struct io_stats *stats = io_stats(shard->io);
+
+	if (stats->callbacks_over_1ms == shard->slow_seen)
+		return;
+	shard->slow_seen = stats->callbacks_over_1ms;
+	log_warning(
+		"callback slow shard=%u longest_us=%llu at=dsecd+0x%llx", shard->number,
+		(unsigned long long)stats->callback_max_ns / 1000,
+		(unsigned long long)(stats->callback_max_address - (uintptr_t)&__executable_start));
+}
+
+static void shard_turn_failed(const struct shard *shard, int error)
+{
+	log_error("shard loop failed shard=%u err=%s", shard->number, strerror(-error));
+	if (error == -EBADR)
+		abort(); /* the kernel lost completions: only another engine can know the truth */
+	(void)sched_yield(); /* whatever it is, it must not eat the CPU */
+}
+
 static void shard_run(struct shard *shard)
 {
+	(void)io_turn(shard->io,
+		      0); /* the watchdog's clock begins here, not where pools were filled */
 	while (!shard->ended) {
 		bool more = channels_drain(shard);
 		int r;
 
+		io_account(shard->io, (uintptr_t)channels_drain);
 		shard_deliver_local(shard);
+		io_account(shard->io, (uintptr_t)shard_deliver_local);
 		channels_announce(shard);
+		io_account(shard->io, (uintptr_t)channels_announce);
+		shard_watch(shard);
 		r = io_turn(shard->io, shard_wait_until(shard, more));
-		if (r < 0) {
-			log_error("shard loop failed shard=%u err=%s, continuing", shard->number,
-				  strerror(-r));
-			(void)sched_yield(); /* whatever it is, it must not eat the CPU */
-		}
+		if (r < 0)
+			shard_turn_failed(shard, r);
 		timers_run(&shard->timers, io_now_ns(shard->io));
+		io_account(shard->io, (uintptr_t)timers_run);
 	}
 }
 

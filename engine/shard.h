@@ -73,6 +73,7 @@ struct shard {
 	struct mail *local, **local_last; /* to itself */
 	pthread_t thread;
 	int start_error;
+	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
 	bool stopping, draining, ended;
 	struct ending ending; /* of all, when the engine stops */
 	struct mail stop_mail, stopped_mail, end_mail;

@@ -83,6 +83,12 @@ void io_close(struct io *io);
  */
 int io_turn(struct io *io, uint64_t until_ns);
 
+/*
+ * What the loop's owner did since the last callback, or since this was called last, counts as a
+ * callback of the function at `address`: for the watchdog, between two turns.
+ */
+void io_account(struct io *io, uintptr_t address);
+
 const struct io_stats *io_stats(const struct io *io);
 /* The loop's clock, read once per turn: CLOCK_MONOTONIC nanoseconds. */
 uint64_t io_now_ns(const struct io *io);

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "engine/base/effort.h"
+#include "engine/base/watchdog.h"
 
 /* Newer than the liburing of Debian 12. Until liburing 2.5 is the minimum. */
 enum { OP_WAITID = 50 };
@@ -29,8 +29,7 @@ enum { IO_PEERS_MAX = 1024 };
 /* The low bits of user_data. An op is a pointer without any; 0 is nobody's. */
 enum { TAG_MAIL = 1, TAG_MAIL_UNSENT = 2, TAG_MASK = 7 };
 
-#define NS_PER_S	 1000000000ull
-#define CALLBACK_SLOW_NS 1000000ull
+#define NS_PER_S 1000000000ull
 
 struct completion {
 	uint64_t user_data;
@@ -47,8 +46,7 @@ struct io {
 	struct io_uring ring;
 	void *owner;
 	uint64_t now_ns;
-	uint64_t callback_ns;	   /* when the running callback began */
-	struct effort turn_effort; /* when the turn's callbacks began */
+	struct watchdog watchdog;
 	struct completion *completions;
 	uint32_t completions_max;
 	struct io_uring_sqe *aside; /* found the submission queue full, in order */
@@ -384,23 +382,9 @@ static void mail_unsent(struct io *io, struct mail *first, int error)
 
 /* Completion. */
 
-static void callback_measure(struct io *io, uintptr_t address)
+void io_account(struct io *io, uintptr_t address)
 {
-	uint64_t now_ns = clock_ns(), took_ns = now_ns - io->callback_ns;
-
-	io->callback_ns = now_ns;
-	io->stats.callbacks++;
-	/* Whether others ran instead says nothing of us: told by the effort of the whole turn. */
-	if (took_ns > CALLBACK_SLOW_NS && !effort_since(&io->turn_effort, CALLBACK_SLOW_NS)) {
-		io->stats.callbacks_preempted++;
-		return;
-	}
-	if (took_ns > CALLBACK_SLOW_NS)
-		io->stats.callbacks_over_1ms++;
-	if (took_ns > io->stats.callback_max_ns) {
-		io->stats.callback_max_ns = took_ns;
-		io->stats.callback_max_address = address;
-	}
+	watchdog_measure(&io->watchdog, &io->stats, address);
 }
 
 static int mail_deliver(struct io *io, struct mail *mail)
@@ -413,7 +397,7 @@ static int mail_deliver(struct io *io, struct mail *mail)
 
 		io->stats.mails_received++;
 		deliver(mail, io->owner);
-		callback_measure(io, (uintptr_t)deliver);
+		watchdog_measure(&io->watchdog, &io->stats, (uintptr_t)deliver);
 		made++;
 		mail = next;
 	}
@@ -479,7 +463,7 @@ static void op_complete(struct io *io, struct io_op *op, int res, uint32_t flags
 		op->flags = 0;
 	}
 	done(op, res);
-	callback_measure(io, (uintptr_t)done);
+	watchdog_measure(&io->watchdog, &io->stats, (uintptr_t)done);
 }
 
 static int refused_complete(struct io *io)
@@ -580,8 +564,8 @@ int io_turn(struct io *io, uint64_t until_ns)
 		return r;
 	io->stats.turns++;
 	io->mail_unsure = io_uring_sq_ready(&io->ring) > 0;
-	effort_read(&io->turn_effort);
-	io->now_ns = io->callback_ns = clock_ns();
+	io->now_ns = clock_ns();
+	watchdog_start(&io->watchdog, io->now_ns);
 	made = refused_complete(io) + mail_deliver_own(io) + completions_run(io);
 	if (io_uring_cq_has_overflow(&io->ring)) {
 		io->stats.overflows++;

@@ -195,6 +195,12 @@ void io_close(struct io *io)
 	free(io);
 }
 
+void io_account(struct io *io, uintptr_t address)
+{
+	(void)io; /* time passes here only when the world says so */
+	(void)address;
+}
+
 const struct io_stats *io_stats(const struct io *io)
 {
 	return &io->stats;

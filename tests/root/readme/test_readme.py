@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Runs every block of README.md, in order, in one shell, as a reader would.
+
+Left out: the block that is the test run itself. Must hold: the README's own words are run, not a copy.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[3]
+BUILD = Path(os.environ["DSEC_BUILD"])
+# What a reader must see after each block that says something.
+EXPECTED = {
+    "loadgen/run.sh": ["0 failures"],
+    "dsec run debian": ["42", "status 3"],
+    "dsec run mine": ["my own image"],
+    "dsec ps": ["hello", "from outside", "task=11099"],
+    "dsec check": ["status 124", "status 127", "before", '"truncated": true', "still here"],
+}
+
+
+def blocks():
+    found = re.findall(r"^```sh\n(.*?)^```$", (TOP / "README.md").read_text(), re.M | re.S)
+    return [block for block in found if "tests/run.sh" not in block]
+
+
+class Readme(unittest.TestCase):
+    def test_every_block_does_what_it_says(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            script = ["set -eu", f"cd {TOP}", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
+            for number, block in enumerate(blocks()):
+                # A reader built into build/release; the tests' build may lie elsewhere.
+                block = block.replace("$PWD/build/release", str(BUILD))
+                script += [f"echo '=== block {number}'", block]
+            path = Path(scratch) / "readme.sh"
+            path.write_text("\n".join(script))
+            run = subprocess.run(["bash", str(path)], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                 timeout=1200, text=True, errors="replace")
+        self.assertEqual(run.returncode, 0, run.stdout[-6000:])
+        outputs = re.split(r"^=== block \d+$", run.stdout, flags=re.M)[1:]
+        self.assertEqual(len(outputs), len(blocks()))
+        for key, words in EXPECTED.items():
+            at = [n for n, block in enumerate(blocks()) if key in block]
+            self.assertTrue(at, f"no block of the README says '{key}'")
+            for word in words:
+                self.assertIn(word, outputs[at[-1]], f"block {at[-1]}: {outputs[at[-1]][-3000:]}")
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: needs root")
+        sys.exit(77)
+    unittest.main()
