@@ -18,7 +18,7 @@ static uint64_t id_ms(const uint8_t id[16])
 	return ms;
 }
 
-/* The last 62 bits of an id are random; a client that chooses them badly slows itself only a bit. */
+/* The last 62 bits of an id are random; who chooses them badly slows only its own requests. */
 static uint32_t *bucket_of(const struct records *records, const uint8_t id[16])
 {
 	uint64_t random;

@@ -120,7 +120,7 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 
 	child_release(&box->init);
 	if (!reply) {
-		/* It may run without anybody knowing: the leaf is emptied, its death is a stray's. */
+		/* It may run without anybody knowing: its leaf is emptied, its death a stray's. */
 		run->run.failed_step = "worker";
 		run->lost = true;
 		leaf_ask(run);
