@@ -119,6 +119,8 @@ static int start_run(struct flow *f)
 	exec->spec.stderr_fd = exec->merge ? exec->child_fds[1] : exec->child_fds[2];
 	exec->begun_ns = io_now_ns(f->host->io);
 	r = class->run_start(exec->run, &exec->spec);
+	if (r < 0)
+		exec->failed_step = exec->run->failed_step;
 	return r < 0 ? r : FLOW_WAIT;
 }
 

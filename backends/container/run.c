@@ -32,6 +32,18 @@ void container_run_free(struct run *run)
 	pool_put(&containers_of(run->box->backend)->runs, container_run_of(run));
 }
 
+/* A leaf that no run of ours holds, from run->leaf on: false when there is none. */
+static bool leaf_find(struct container_run *run)
+{
+	struct container *box = container_of_box(run->run.box);
+
+	while (run->leaf < LEAVES_MAX && (box->leaves_busy & 1ull << run->leaf))
+		run->leaf++;
+	if (run->leaf == LEAVES_MAX)
+		run->run.failed_step = "leaf";
+	return run->leaf < LEAVES_MAX;
+}
+
 static void leaf_put(struct container_run *run)
 {
 	container_of_box(run->run.box)->leaves_busy &= ~(1ull << run->leaf);
@@ -129,7 +141,10 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	if (reply->error == EBUSY && reply->leaf_left && !reply->pid) {
 		leaf_put(run);
 		run->leaf++; /* that one holds what an earlier exec left running */
-		leaf_ask(run);
+		if (leaf_find(run))
+			leaf_ask(run);
+		else
+			run->run.started(&run->run, -EAGAIN);
 		return;
 	}
 	box->slot->leaves_made |= 1ull << run->leaf;
@@ -166,7 +181,7 @@ static void lost_emptied(struct launch_call *call, const struct launch_reply *re
 	start_failed(run, -EPIPE);
 }
 
-/* Find a leaf that no run of ours holds, from run->leaf on, and ask for the program in it. */
+/* Ask for the program in run->leaf; or, where a worker was lost with it, for the leaf's end. */
 static void leaf_ask(struct container_run *run)
 {
 	struct container *box = container_of_box(run->run.box);
@@ -178,13 +193,6 @@ static void leaf_ask(struct container_run *run)
 	run->call.done = run->lost ? lost_emptied : start_replied;
 	run->call.class = run->lost ? TEAM_END : TEAM_START;
 	if (!run->lost) {
-		while (run->leaf < LEAVES_MAX && (box->leaves_busy & 1ull << run->leaf))
-			run->leaf++;
-		if (run->leaf == LEAVES_MAX) {
-			run->run.failed_step = "leaf";
-			run->run.started(&run->run, -EAGAIN);
-			return;
-		}
 		box->leaves_busy |= 1ull << run->leaf;
 		if (box->slot->leaves_made & 1ull << run->leaf)
 			request->flags |= LAUNCH_LEAF_USED;
@@ -215,6 +223,9 @@ int container_run_start(struct run *base, const struct run_spec *spec)
 
 	if (!box->up || !child_is_alive(&box->init))
 		return -ESRCH;
+	/* Not by started(), which may not be called from inside this. */
+	if (!leaf_find(run))
+		return -EAGAIN;
 	run->spec = spec;
 	leaf_ask(run);
 	return 0;
