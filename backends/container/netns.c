@@ -16,9 +16,9 @@
 #include "backends/container/kernel.h"
 #include "backends/container/worker.h"
 
-static long setting_write(const char *path, const char *value)
+static long setting_write(int proc_fd, const char *path, const char *value)
 {
-	long fd = kernel_openat(LAUNCH_FD_PROC, path, O_WRONLY | O_CLOEXEC, 0), r;
+	long fd = kernel_openat(proc_fd, path, O_WRONLY | O_CLOEXEC, 0), r;
 
 	if (fd < 0)
 		return fd;
@@ -54,16 +54,17 @@ static long netns_furnish(struct worker *w)
 
 	for (unsigned i = 0; r >= 0 && i < sizeof settings / sizeof *settings; i++)
 		r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
-			       setting_write(settings[i].path, settings[i].value));
+			       setting_write(w->sysctl_fd, settings[i].path, settings[i].value));
 	return r < 0 ? r : LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, netns_mask(LAUNCH_FD_PROC));
 }
 
 static long netns_new(struct worker *w)
 {
-	long r =
-		LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, kernel_unshare(CLONE_NEWNET, w->secret));
-	long fd, back;
+	long fd, back, r = sysctl_renew(w, LAUNCH_STEP_NETNS);
 
+	if (r >= 0)
+		r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
+			       kernel_unshare(CLONE_NEWNET, w->secret));
 	if (r < 0)
 		return r;
 	r = netns_furnish(w);

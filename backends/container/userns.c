@@ -95,38 +95,10 @@ static long userns_take(struct worker *w, pid_t pid)
 	return TRY(&w->attempt, kernel_openat(LAUNCH_FD_PROC, path, O_RDONLY | O_CLOEXEC, 0));
 }
 
-/*
- * A proc for the sysctl above, a new one now and then: each user namespace leaves an entry of the
- * same name in its cache, and all of one proc are compared one by one (with 5,000: 3 ms a slot).
- */
-static long sysctl_renew(struct worker *w)
-{
-	struct attempt *a = &w->attempt;
-	long r, fs, fd = -1;
-
-	if (w->sysctl_fd > 0 && ++w->sysctl_uses < WORKER_SYSCTL_USES)
-		return 0;
-	fs = TRY(a, kernel_fsopen("proc", w->secret));
-	if (fs < 0)
-		return fs;
-	r = TRY(a, kernel_fsconfig_create((int)fs, w->secret));
-	if (r >= 0)
-		r = fd = TRY(a, kernel_fsmount((int)fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
-					       w->secret));
-	(void)kernel_close((int)fs); /* the mount holds what it needs */
-	if (r < 0)
-		return r;
-	if (w->sysctl_fd > 0)
-		(void)kernel_close(w->sysctl_fd); /* goes, with its cache */
-	w->sysctl_fd = (int)fd;
-	w->sysctl_uses = 0;
-	return 0;
-}
-
 long userns_make(struct worker *w)
 {
 	struct spawn spawn = { .run = userns_run };
-	long r = sysctl_renew(w);
+	long r = sysctl_renew(w, LAUNCH_STEP_USERNS);
 	long fd;
 
 	if (r >= 0)

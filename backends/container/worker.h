@@ -17,7 +17,6 @@ enum {
 	WORKER_DESCRIPTORS_MAX = 8,
 	WORKER_LIMIT_MS = 1000, /* where a request names none */
 	WORKER_PATH_BYTES = 64,
-	WORKER_SYSCTL_USES = 64,
 };
 
 /* A file or folder of proc that sandboxes do not see. */
@@ -46,7 +45,7 @@ struct worker {
 	uint32_t mask_count;
 	struct stack *stacks;
 	uint32_t stacks_lost;
-	int sysctl_fd; /* a proc of our own, for user namespaces; 0: none yet */
+	int sysctl_fd; /* of sysctl_renew(); 0: none yet */
 	uint32_t sysctl_uses;
 	struct order order;
 	char *pointers[LAUNCH_ARGUMENTS_MAX + 2];
@@ -78,6 +77,9 @@ long nsfs_attach(struct worker *w, int ns_fd, int slot_fd, const char *name);
 long overlay_make(struct worker *w);
 long overlay_drop(struct worker *w); /* up and root; fine where there are none */
 long overlay_baseline(struct worker *w);
+
+/* sysctl.c: has w->sysctl_fd be a proc in which few settings were opened. */
+long sysctl_renew(struct worker *w, uint32_t step);
 
 /* userns.c: a descriptor of a new user namespace for the range at request.uid_base. */
 long userns_make(struct worker *w);

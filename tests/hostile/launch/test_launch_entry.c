@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -25,7 +26,7 @@
 #include "tests/root/launch/harness.h"
 #include "tests/root/launch/insider.h"
 
-enum { CARELESS_MS = 5000, ATTACK_EXECS = 400, MARKER = 0x5ec2e7 };
+enum { CARELESS_MS = 5000, ATTACK_EXECS = 300, ATTACK_WORKERS = 200, MARKER = 0x5ec2e7 };
 
 /* What attacker and victim tell the test, in memory they share. */
 struct board {
@@ -145,11 +146,11 @@ static pid_t careless_start(const struct box *box, struct board *board)
  * A user namespace whose owner is root. Entering one that the range's own user made resets the
  * dumpable flag by itself: the kernel sees no parent of its credentials in it.
  */
-static int root_userns_open(void)
+static int root_userns_open(uint32_t base)
 {
-	static const char map[] = "0 1800000000 65536\n";
 	pid_t pid = fork();
-	char path[64];
+	char path[64], map[64];
+	size_t map_bytes;
 	int fd = -1;
 
 	if (pid == 0) {
@@ -158,11 +159,12 @@ static int root_userns_open(void)
 				pause();
 		_exit(1);
 	}
+	map_bytes = (size_t)snprintf(map, sizeof map, "0 %u 65536\n", base);
 	for (unsigned i = 0; i < 1000 && fd < 0; i++) { /* until it has unshared */
 		sleep_ms(1);
 		(void)snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
 		fd = open(path, O_WRONLY | O_CLOEXEC);
-		if (fd >= 0 && write(fd, map, sizeof map - 1) < 0) {
+		if (fd >= 0 && write(fd, map, map_bytes) < 0) {
 			(void)close(fd); /* still our own */
 			fd = -1;
 		}
@@ -170,7 +172,7 @@ static int root_userns_open(void)
 	expect(close(fd) == 0);
 	(void)snprintf(path, sizeof path, "/proc/%d/gid_map", pid);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	expect(write(fd, map, sizeof map - 1) > 0 && close(fd) == 0);
+	expect(write(fd, map, map_bytes) > 0 && close(fd) == 0);
 	(void)snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	(void)kill(pid, SIGKILL); /* not reaped yet */
@@ -187,7 +189,7 @@ static void a_dumpable_launcher_is_overwritten(struct harness *h)
 	pid_t attacker, launcher;
 
 	board->target = (uintptr_t)&marker; /* the launcher is a fork of this program */
-	board->userns_fd = root_userns_open();
+	board->userns_fd = root_userns_open(h->uid_base);
 	attacker = insider_start_as(&box, board->userns_fd, memory_attack, board);
 	launcher = careless_start(&box, board);
 	for (unsigned i = 0; i < CARELESS_MS && board->writes == 0; i++)
@@ -222,15 +224,53 @@ static uintptr_t worker_address(const struct harness *h)
 	return 0;
 }
 
+/*
+ * Give slot 0 a user namespace that root made, so that nothing but the worker's own flag is left to
+ * stop the attack; and that only for a worker's first exec, after which the kernel clears it.
+ */
+static void vault_userns_replace(struct harness *h)
+{
+	pid_t pid = fork();
+	int fd, tree;
+
+	if (pid != 0) {
+		expect(child_reap(pid) == 0);
+		return;
+	}
+	fd = root_userns_open(h->uid_base);
+	if (fd < 0 || setns(h->vault.mount_ns_fd, CLONE_NEWNS) < 0 ||
+	    umount2("/slots/0/user", MNT_DETACH) < 0)
+		_exit(1);
+	tree = (int)syscall(SYS_open_tree, fd, "", AT_EMPTY_PATH | OPEN_TREE_CLONE);
+	_exit(syscall(SYS_move_mount, tree, "", AT_FDCWD, "/slots/0/user",
+		      MOVE_MOUNT_F_EMPTY_PATH) < 0);
+}
+
+static void attack_first_execs(struct harness *h, const struct box *box, struct board *board)
+{
+	for (unsigned i = 0; i < ATTACK_WORKERS; i++) {
+		worker_kill(h, 0);
+		if (!expect(worker_start_another(h, 0)))
+			return;
+		/* It has answered: it is past its start. */
+		expect(harness_op(h, LAUNCH_OP_COUNT, 0).error == EINVAL);
+		board->target = worker_address(h);
+		expect(board->target != 0);
+		expect(probe(h, box, "exit", "0"));
+	}
+}
+
 static void our_worker_is_not(struct harness *h)
 {
-	struct box box = box_start(h, 0, LAUNCH_REBUILD);
 	struct board *board = board_new();
+	struct box box;
 	pid_t attacker;
 
-	board->target = worker_address(h);
-	expect(board->target != 0);
+	expect(harness_op(h, LAUNCH_BUILD, 0).error == 0);
+	vault_userns_replace(h);
+	box = box_start(h, 0, 0);
 	attacker = insider_start(&box, memory_attack, board);
+	attack_first_execs(h, &box, board);
 	for (unsigned i = 0; i < ATTACK_EXECS; i++)
 		expect(probe(h, &box, "exit", "0"));
 	board->stop = true;

@@ -26,19 +26,29 @@ static bool nothing_is_left(struct harness *h)
 	return faccessat(h->cgroup_fd, "b9", F_OK, 0) < 0 && errno == ENOENT && gone;
 }
 
-/* Children that no reply named, until none but the workers are left. */
+static unsigned children_count(void)
+{
+	char path[64], text[4096];
+	unsigned count = 0;
+
+	(void)snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+	expect(text_read_at(AT_FDCWD, path, text, sizeof text) >= 0);
+	for (const char *at = text; *at; at++)
+		count += *at == ' ';
+	return count;
+}
+
+/* Children that no reply named, until none but the two workers are left. */
 static unsigned strays_reap(void)
 {
-	unsigned strays = 0, quiet = 0;
+	unsigned strays = 0;
 
-	while (quiet < 3) {
-		pid_t pid = waitpid(-1, NULL, WNOHANG | __WALL);
-
-		strays += pid > 0;
-		quiet = pid > 0 ? 0 : quiet + 1;
-		if (pid <= 0)
-			sleep_ms(1);
+	for (unsigned ms = 0; ms < 5000 && children_count() > 2; ms++) {
+		while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+			strays++;
+		sleep_ms(1);
 	}
+	expect(children_count() == 2);
 	return strays;
 }
 

@@ -170,7 +170,7 @@ struct launch_request harness_request(const struct harness *h, uint32_t op, uint
 		.slot = slot,
 		.image = HARNESS_IMAGE,
 		.limit_ms = o->limit_ms ? o->limit_ms : 2000,
-		.uid_base = HARNESS_UID_BASE + slot * 65536,
+		.uid_base = h->uid_base + slot * 65536,
 		.processes_max = o->processes_max,
 		.disk_bytes = (o->disk_mib ? o->disk_mib : 16) * 1048576ull,
 		.inodes = o->inodes ? o->inodes : 4096,
@@ -340,6 +340,8 @@ static bool harness_open(struct harness *h, const struct harness_options *option
 	*h = (struct harness){
 		.options = *options, .vault = { -1, -1, -1 }, .cgroup_fd = -1, .init_fd = -1
 	};
+	/* The kernel counts processes by uid: another run of these tests has its own. */
+	h->uid_base = 1900000000 + (uint32_t)getpid() % 2000 * (16 * 65536);
 	h->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	h->worker_count = options->workers ? options->workers : 1;
 	if (!expect(h->proc_fd >= 0) || !expect(vault_open(&h->vault) == 0) ||

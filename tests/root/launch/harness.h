@@ -17,7 +17,6 @@ enum {
 	HARNESS_WORKERS_MAX = 8,
 	HARNESS_OUTPUT_BYTES = 16 * 1024,
 	HARNESS_IMAGE = 7,
-	HARNESS_UID_BASE = 1900000000, /* of slot 0; each slot has the next 65,536 */
 };
 
 struct harness_options {
@@ -37,6 +36,7 @@ struct harness {
 	int channels[HARNESS_WORKERS_MAX];
 	pid_t workers[HARNESS_WORKERS_MAX];
 	unsigned worker_count;
+	uint32_t uid_base; /* of slot 0; each slot has the next 65,536 */
 	uint64_t tag;
 	char output[HARNESS_OUTPUT_BYTES]; /* of the last harness_exec() */
 };

@@ -256,8 +256,12 @@ void probe_limits(const char *argument)
 {
 	struct rlimit limit;
 	mode_t mask = umask(0);
+	char score[16];
 
 	(void)argument;
+	text_read("/proc/self/oom_score_adj", score, sizeof score);
+	if (atoi(score) < 100)
+		fail("out of memory, others go first: %s", score);
 	getrlimit(RLIMIT_CORE, &limit);
 	if (limit.rlim_cur != 0 || limit.rlim_max != 0)
 		fail("core files");

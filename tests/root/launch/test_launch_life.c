@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/cleanup.h"
 #include "tests/root/launch/harness.h"
 
 static bool says(const struct harness *h, const char *text)
@@ -73,6 +76,25 @@ static void exit_status_and_input_arrive(struct harness *h)
 	expect(strcmp(h->output, "typed\n") == 0);
 	(void)close(ends[0]); /* read */
 	expect(harness_exec(h, &box, cat, NULL, NULL) == 0 && h->output[0] == 0);
+	box_end(h, &box);
+}
+
+static void a_request_of_full_size_arrives(struct harness *h)
+{
+	enum { STRINGS = 150, STRING_BYTES = 1000 };
+	struct box box = box_start(h, 0, LAUNCH_REBUILD);
+	auto_free char *bytes = calloc(STRINGS, STRING_BYTES);
+	const char *envp[STRINGS + 1] = { NULL };
+	const struct exec_options options = { .envp = envp };
+
+	for (unsigned i = 0; i < STRINGS; i++) {
+		char *string = bytes + i * STRING_BYTES;
+
+		memset(string, 'x', STRING_BYTES - 1);
+		memcpy(string, i ? "A=" : "NAME=", i ? 2 : 5);
+		envp[i] = string;
+	}
+	expect(say(h, &box, &options) && strlen(h->output) > STRING_BYTES);
 	box_end(h, &box);
 }
 
@@ -422,20 +444,40 @@ static void workers_serve_each_others_slots(struct harness *h)
 	box_end(h, &other);
 }
 
+static void a_worker_ends_with_its_channel(struct harness *h)
+{
+	h->worker_count = 2;
+	expect(worker_start_another(h, 1));
+	(void)close(h->channels[1]); /* the only end but the worker's */
+	expect(WEXITSTATUS(child_reap(h->workers[1])) == 0);
+	expect(worker_start_another(h, 1));
+}
+
+/* The engine dies while somebody else still holds the worker's channel. */
 static void a_worker_follows_the_engine_that_started_it(struct harness *h)
 {
+	int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	auto_close int pidfd = -1, channel = -1;
 	pid_t engine = fork();
 
-	if (engine == 0) { /* starts a worker, whose channel we do not hold, and dies */
-		bool started = worker_start_another(h, 1);
-
-		_exit(started ? 0 : 1);
+	if (engine == 0) {
+		if (worker_start_another(h, 1)) {
+			shared[1] = h->workers[1];
+			__atomic_store_n(&shared[0], h->channels[1], __ATOMIC_RELEASE);
+		}
+		for (;;)
+			pause();
 	}
-	expect(child_reap(engine) == 0);
-	/* We are the subreaper: the worker is ours now, and ends by itself. */
-	for (unsigned i = 0; i < 2000 && waitpid(-1, NULL, WNOHANG) == 0; i++)
+	for (unsigned i = 0; i < 2000 && !__atomic_load_n(&shared[0], __ATOMIC_ACQUIRE); i++)
 		sleep_ms(1);
-	expect(kill(h->workers[0], 0) == 0);
+	pidfd = (int)syscall(SYS_pidfd_open, engine, 0);
+	channel = (int)syscall(SYS_pidfd_getfd, pidfd, shared[0], 0);
+	expect(channel >= 0);
+	(void)kill(engine, SIGKILL); /* not reaped yet */
+	(void)child_reap(engine);
+	/* We are the subreaper: the worker is ours now. */
+	expect(child_reap_within(shared[1], 2000));
+	(void)munmap(shared, 4096); /* ours */
 }
 
 #define TEST(name, ...)                                                                            \
@@ -449,6 +491,7 @@ static void a_worker_follows_the_engine_that_started_it(struct harness *h)
 static const struct harness_test tests[] = {
 	TEST(a_program_runs_in_a_new_sandbox),
 	TEST(exit_status_and_input_arrive),
+	TEST(a_request_of_full_size_arrives),
 	TEST(users_are_resolved_inside),
 	TEST(a_hostile_password_file_costs_one_request),
 	TEST(a_folder_that_cannot_be_entered_is_named),
@@ -466,6 +509,7 @@ static const struct harness_test tests[] = {
 	TEST(an_image_is_attached_once_and_can_go),
 	TEST(a_private_network_stays_with_its_slot_until_discarded),
 	TEST(workers_serve_each_others_slots, .workers = 2),
+	TEST(a_worker_ends_with_its_channel),
 	TEST(a_worker_follows_the_engine_that_started_it),
 };
 

@@ -304,10 +304,45 @@ static int ids_look(void *argument)
 	return stat("/etc/secret", &own) < 0 || own.st_uid != 0 || *(const uint32_t *)argument == 0;
 }
 
+/* Namespaces of a process, by inode. */
+static ino_t namespace_of(pid_t pid, const char *type)
+{
+	struct stat found = { 0 };
+	char path[64];
+
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, type);
+	expect(stat(path, &found) == 0);
+	return found.st_ino;
+}
+
+static void every_namespace_is_the_sandboxs_own(struct harness *h)
+{
+	static const char *const types[] = { "mnt", "pid", "ipc", "uts", "cgroup", "user", "net" };
+	struct box box = box_start(h, 0, LAUNCH_REBUILD), other = box_start(h, 1, LAUNCH_REBUILD);
+	const char *const argv[] = { "probe", "wait", NULL };
+	const struct exec_options options = { .leave_alone = true };
+	struct launch_reply exec;
+
+	expect(harness_exec(h, &box, argv, &options, &exec) == 0);
+	for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
+		const ino_t its = namespace_of(box.pid, types[i]);
+		/* Mode `none`: one network namespace, in which nothing can be reached. */
+		const bool shared = strcmp(types[i], "net") == 0;
+
+		expect(its != namespace_of(getpid(), types[i]));
+		expect((its == namespace_of(other.pid, types[i])) == shared);
+		expect(its == namespace_of(exec.pid, types[i]));
+	}
+	(void)kill(exec.pid, SIGKILL); /* not reaped yet */
+	(void)child_reap(exec.pid);
+	box_end(h, &box);
+	box_end(h, &other);
+}
+
 static void a_slots_files_belong_to_its_range(struct harness *h)
 {
 	struct box box = box_start(h, 2, LAUNCH_REBUILD);
-	uint32_t base = HARNESS_UID_BASE + 2 * 65536;
+	uint32_t base = h->uid_base + 2 * 65536;
 	struct stat made;
 
 	expect(insider_fine(&box, ids_look, &base));
@@ -360,6 +395,7 @@ static const struct harness_test tests[] = {
 	TEST(a_killed_cgroup_is_dropped_and_never_reused),
 	TEST(a_range_has_its_own_inotify_account),
 	TEST(a_user_namespace_bounds_its_processes, .processes_max = 64),
+	TEST(every_namespace_is_the_sandboxs_own),
 	TEST(a_slots_files_belong_to_its_range),
 	TEST(a_frozen_cgroup_costs_one_bounded_request, .limit_ms = 100),
 };
