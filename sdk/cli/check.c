@@ -121,7 +121,7 @@ static int machine_look(struct check *check)
 	if (r == 0)
 		r = check->error;
 	if (r == 0)
-		r = residue_read_mounts(&check->residue);
+		r = residue_read_mounts(check->options->instance, &check->residue);
 	return r;
 }
 

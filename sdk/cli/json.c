@@ -93,7 +93,7 @@ json_t *json_status(const struct dsec_status *status)
 
 int json_line(FILE *file, const json_t *object)
 {
-	if (!object || json_dumpf(object, file, JSON_COMPACT) < 0)
+	if (!object || json_dumpf(object, file, JSON_COMPACT | JSON_REAL_PRECISION(15)) < 0)
 		return -EIO;
 	if (fputc('\n', file) == EOF || fflush(file) == EOF)
 		return -EIO;

@@ -203,7 +203,7 @@ static void end_tell(const struct session *session, const struct dsec_event *eve
 	else if (result->reason == DSEC_END_UNKNOWN)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)
-		report_status(session, "program not started:", &event->status);
+		report_status(session, "starting the program", &event->status);
 }
 
 /* As a shell would say it. */

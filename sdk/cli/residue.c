@@ -221,14 +221,24 @@ int residue_instance_runs(const char *instance)
 
 /* ---- mounts ---- */
 
-/* Mounts of the engine's making are its vault's: none is ever seen from outside. */
-static bool is_ours(const char *path, const char *source)
+/* Whose the mount is: NAME of /run/dsec/NAME/... -ENOENT: nobody's of ours. */
+static int mount_instance(const char *path, char *ret_name, size_t name_bytes)
 {
-	return !strncmp(path, "/run/dsec/", 10) || !strcmp(source, "dsec") ||
-	       !strncmp(source, cgroup_prefix, strlen(cgroup_prefix));
+	static const char folder[] = "/run/dsec/";
+	size_t bytes;
+
+	if (strncmp(path, folder, strlen(folder)) != 0)
+		return -ENOENT;
+	path += strlen(folder);
+	bytes = strcspn(path, "/");
+	if (!bytes || bytes >= name_bytes)
+		return -ENOENT;
+	memcpy(ret_name, path, bytes);
+	ret_name[bytes] = '\0';
+	return 0;
 }
 
-int residue_read_mounts(struct residue *residue)
+int residue_read_mounts(const char *instance, struct residue *residue)
 {
 	auto_file FILE *file = fopen("/proc/self/mountinfo", "re");
 	auto_free char *line = NULL;
@@ -237,13 +247,14 @@ int residue_read_mounts(struct residue *residue)
 	if (!file)
 		return -errno;
 	while (getline(&line, &bytes, file) > 0) {
-		const char *rest = strstr(line, " - ");
-		char path[PATH_MAX], source[256];
+		char path[PATH_MAX], name[RESIDUE_NAME_BYTES];
 
-		if (!rest || sscanf(rest, " - %*s %255s", source) != 1 ||
-		    sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
+		if (sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
 			continue;
-		if (!is_ours(path, source))
+		path_unescape(path);
+		if (mount_instance(path, name, sizeof(name)) < 0)
+			continue;
+		if ((instance && strcmp(instance, name) != 0) || residue_instance_runs(name))
 			continue;
 		residue->left_mounts++;
 		first_note(residue, "mount", path);

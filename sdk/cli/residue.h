@@ -39,8 +39,11 @@ int residue_mount_find(char *ret_path);
 int residue_read_cgroups(const char *root, const char *instance, bool running,
 			 const struct residue_live *live, struct residue *residue);
 
-/* Adds mounts of sandboxes in our own mount namespace: there should never be any. */
-int residue_read_mounts(struct residue *residue);
+/*
+ * Adds mounts that lie in our own mount namespace below /run/dsec/NAME, where a running engine has
+ * some, for names that nobody is the engine of. instance: of this name alone; NULL: of all.
+ */
+int residue_read_mounts(const char *instance, struct residue *residue);
 
 /* Is somebody the engine of this instance now: 1, 0, or -errno. */
 int residue_instance_runs(const char *instance);

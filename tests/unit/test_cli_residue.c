@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -184,4 +186,29 @@ Test(cli_residue, the_cgroup_mount_of_this_machine_is_found)
 	cr_assert_eq(r, 0);
 	(void)snprintf(file, sizeof(file), "%s/cgroup.procs", path);
 	cr_assert_eq(access(file, F_OK), 0, "%s", file);
+}
+
+/* In a mount namespace of this test's own. */
+Test(cli_residue, a_mount_below_an_instance_that_nobody_runs_is_left_over)
+{
+	struct residue residue = { 0 };
+	char path[PATH_MAX], name[64];
+
+	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0)
+		cr_skip_test("needs a mount namespace");
+	cr_assert_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	(void)snprintf(name, sizeof(name), "residue-%d", getpid());
+	(void)mkdir("/run/dsec", 0755); /* may be there */
+	(void)snprintf(path, sizeof(path), "/run/dsec/%s", name);
+	cr_assert_eq(mkdir(path, 0755), 0);
+	cr_assert_eq(residue_read_mounts(name, &residue), 0);
+	cr_assert_eq(residue.left_mounts, 0);
+	cr_assert_eq(mount("none", path, "tmpfs", 0, NULL), 0);
+	cr_assert_eq(residue_read_mounts(name, &residue), 0);
+	cr_assert_eq(residue.left_mounts, 1);
+	cr_assert_not_null(strstr(residue.first, path));
+	cr_assert_eq(residue_read_mounts("another", &residue), 0);
+	cr_assert_eq(residue.left_mounts, 1);
+	cr_assert_eq(umount(path), 0);
+	(void)rmdir(path);
 }
