@@ -16,7 +16,9 @@ enum {
 	IMAGES_MAX = 256,
 	UID_RANGE = 65536,		 /* host uids per slot */
 	UID_RANGE_FIRST = 1000000,	 /* first uid the engine may use */
-	SLOTS_PER_INSTANCE = 16384,	 /* uid ranges an instance locks */
+	SLOTS_PER_INSTANCE = 16384,	 /* most slots of an instance */
+	SLOTS_SMALL = 256,		 /* of one that needs no more: many such fit on a machine */
+	SLOTS_SPARE = 64,		 /* per shard, beyond sandboxes_max: being rebuilt */
 	EXEC_OUTPUT_BYTES_MAX = 4 << 20, /* head + tail of one stream */
 	EXEC_OUTPUT_BYTES_DEFAULT = 64 << 10,
 	EXEC_ARGUMENT_BYTES_MAX = 128 << 10,

@@ -21,7 +21,7 @@
 #include "engine/engine.h"
 #include "engine/sweep.h"
 
-enum { CONTROL_RING_ENTRIES = 256, SPARE_SLOTS = 64, REQUESTS_PER_SHARD = 4096 };
+enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
 
 static int node_identify(struct node *node)
 {
@@ -142,7 +142,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.launcher_path = config->launcher_path,
 		.cgroup_fd = control->cgroup_fd,
 		.shards = config->shards,
-		.slots_per_shard = node->sandboxes_per_shard + SPARE_SLOTS,
+		.slots_per_shard = node->sandboxes_per_shard + SLOTS_SPARE,
 		.uid_first = handover->uid_first,
 	};
 	int r, fd = -1;

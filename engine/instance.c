@@ -29,11 +29,17 @@
 
 enum {
 	LISTEN_BACKLOG = 4096, /* clients that connect while an engine is restarted */
-	UID_RANGES = (UINT32_MAX - UID_RANGE_FIRST) / ((uint32_t)SLOTS_PER_INSTANCE * UID_RANGE),
+	UID_LARGE = SLOTS_PER_INSTANCE * UID_RANGE,
+	UID_SMALL = SLOTS_SMALL * UID_RANGE,
+	UID_RANGES_LARGE = (UINT32_MAX - UID_RANGE_FIRST) / UID_LARGE,
+	UID_RANGES_SMALL =
+		(UINT32_MAX - UID_RANGE_FIRST - UID_RANGES_LARGE * (uint32_t)UID_LARGE) / UID_SMALL,
+	UID_RANGES = UID_RANGES_LARGE + UID_RANGES_SMALL,
 };
 
 static int lock_take(struct instance *in, const struct instance_places *places);
-static int uids_take(struct instance *in, const struct instance_places *places);
+static int uids_take(struct instance *in, const struct config *config,
+		     const struct instance_places *places);
 static int socket_listen(struct instance *in, mode_t mode);
 static void socket_remove(struct instance *in);
 static void lock_release(struct instance *in, const struct instance_places *places);
@@ -54,7 +60,7 @@ int instance_open(struct instance *instance, const struct config *config,
 	r = lock_take(&in, places);
 	if (r < 0)
 		goto fail;
-	r = uids_take(&in, places);
+	r = uids_take(&in, config, places);
 	if (r < 0)
 		goto fail;
 	in.cgroup_fd = cgroup_root_open(in.cgroup_name);
@@ -199,6 +205,15 @@ static int owner_write(int fd, const char *name)
 	return 0;
 }
 
+/* The large ranges come first, the small ones share what is left below 2^32. */
+static uint32_t range_first(uint32_t k)
+{
+	if (k < UID_RANGES_LARGE)
+		return UID_RANGE_FIRST + k * (uint32_t)UID_LARGE;
+	return UID_RANGE_FIRST + UID_RANGES_LARGE * (uint32_t)UID_LARGE +
+	       (k - UID_RANGES_LARGE) * (uint32_t)UID_SMALL;
+}
+
 /*
  * Locks range k for us if it is free. `mine_only`: only when it was ours before, so that an
  * instance that restarts keeps its range. 1: taken, 0: not.
@@ -231,30 +246,44 @@ static int uids_try(struct instance *in, const char *directory, uint32_t k, bool
 		if (r < 0)
 			return r;
 	}
-	in->uid_first = UID_RANGE_FIRST + k * (uint32_t)SLOTS_PER_INSTANCE * UID_RANGE;
+	in->uid_first = range_first(k);
 	in->uids_fd = take_fd(&fd);
 	return 1;
 }
 
-static int uids_take(struct instance *in, const struct instance_places *places)
+/* One of [first, end) that is free, our last one if it is. 1: taken, 0: none. */
+static int uids_take_of(struct instance *in, const char *directory, uint32_t first, uint32_t end)
 {
+	int r = 0;
+
+	for (int pass = 0; r == 0 && pass < 2; pass++)
+		for (uint32_t k = first; r == 0 && k < end; k++)
+			r = uids_try(in, directory, k, pass == 0);
+	return r;
+}
+
+static int uids_take(struct instance *in, const struct config *config,
+		     const struct instance_places *places)
+{
+	uint32_t slots = config->sandboxes_max + SLOTS_SPARE * config->shards;
 	char directory[PATH_MAX];
 	int r;
 
 	snprintf(directory, sizeof(directory), "%s/uids", places->run);
 	r = directory_make(directory, 0700);
-	for (int pass = 0; r == 0 && pass < 2; pass++) {
-		for (uint32_t k = 0; r == 0 && k < UID_RANGES; k++)
-			r = uids_try(in, directory, k, pass == 0);
-	}
+	if (r == 0 && slots <= SLOTS_SMALL)
+		r = uids_take_of(in, directory, UID_RANGES_LARGE, UID_RANGES);
+	if (r == 0)
+		r = uids_take_of(in, directory, 0, UID_RANGES_LARGE);
 	if (r == 1)
 		return 0;
 	if (r < 0) {
 		log_error("uid ranges in %s: %s", directory, strerrordesc_np(-r));
 		return r;
 	}
-	log_error("instance %s: all %d uid ranges are taken: no more instances fit on this machine",
-		  in->name, (int)UID_RANGES);
+	log_error("instance %s: all uid ranges are taken: no more instances of this size fit on"
+		  " this machine; %d sandboxes less %d a shard are a small one",
+		  in->name, SLOTS_SMALL, SLOTS_SPARE);
 	return -ENOSPC;
 }
 

@@ -216,18 +216,11 @@ static int engine_name(struct private_engine *engine)
 static int engine_spawn(struct private_engine *engine, const char *program, const char *images)
 {
 	char lifeline[12], ready[12];
-	const char *argv[] = { program,
-			       "--instance",
-			       engine->instance,
-			       "--socket",
-			       engine->socket,
-			       "--lifeline",
-			       lifeline,
-			       "--ready-fd",
-			       ready,
-			       images ? "--images" : NULL,
-			       images,
-			       NULL };
+	const char *argv[] = { program, "--instance", engine->instance, "--socket", engine->socket,
+			       "--lifeline", lifeline, "--ready-fd", ready,
+			       /* One of many small ones may be started for a command each. */
+			       "--shards", "1", "--sandboxes-max", "128",
+			       images ? "--images" : NULL, images, NULL };
 	auto_close int lifeline_read = -1;
 	auto_close int ready_read = -1;
 	auto_close int ready_write = -1;

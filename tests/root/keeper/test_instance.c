@@ -42,7 +42,7 @@ static void run_close(struct run *run)
 
 	for (int i = 0; i < NAMES; i++)
 		config_done(&run->configs[i]);
-	for (int k = 0; k < 4; k++) {
+	for (int k = 0; k < 70; k++) {
 		snprintf(path, sizeof(path), "%s/uids/%d", run->path, k);
 		(void)unlink(path);
 	}
@@ -51,7 +51,7 @@ static void run_close(struct run *run)
 	cr_expect_eq(rmdir(run->path), 0, "an instance left something in %s", run->path);
 }
 
-Test(instance, three_fit_below_2_to_the_32_and_a_fourth_is_refused)
+Test(instance, three_large_ones_fit_below_2_to_the_32_and_a_fourth_is_refused)
 {
 	struct run run;
 	struct instance in[NAMES];
@@ -70,6 +70,22 @@ Test(instance, three_fit_below_2_to_the_32_and_a_fourth_is_refused)
 	cr_assert_eq(instance_close(&in[3], &run.places), 0);
 	cr_assert_eq(instance_close(&in[0], &run.places), 0);
 	cr_assert_eq(instance_close(&in[2], &run.places), 0);
+	run_close(&run);
+}
+
+Test(instance, small_ones_fit_beside_the_large_ones)
+{
+	struct run run;
+	struct instance in[NAMES];
+
+	run_open(&run);
+	run.configs[3].sandboxes_max = SLOTS_SMALL - SLOTS_SPARE;
+	run.configs[3].shards = 1;
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(instance_open(&in[i], &run.configs[i], &run.places), 0);
+	cr_assert_eq(in[3].uid_first, UID_RANGE_FIRST + 3 * (1u << 30));
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(instance_close(&in[i], &run.places), 0);
 	run_close(&run);
 }
 
