@@ -133,11 +133,9 @@ static void client_end(struct client *client)
 	}
 	if (opened && !shard->stopping)
 		sandboxes_disconnect(shard, client->id);
-	if (!opened) {
-		for (uint32_t i = 0; i < client->channel_count; i++)
-			channel_free(client->channels[i]);
-		client->channels_left = 0;
-	}
+	/* There are none yet when memory or descriptors ran out before them. */
+	for (uint32_t i = 0; !opened && client->channels && i < client->channel_count; i++)
+		channel_free(client->channels[i]);
 	client_try_free(client);
 }
 
@@ -349,7 +347,8 @@ static void client_got_mapped(struct client *client)
 	struct dsec_ring_step go = { .magic = DSEC_RING_MAGIC, .step = 2 };
 	int r;
 
-	if (client->step.magic != DSEC_RING_MAGIC || client->step.step != 1) {
+	if (client->step.magic != DSEC_RING_MAGIC || client->step.step != 1 ||
+	    client->step.reserved) {
 		client_end(client);
 		return;
 	}
