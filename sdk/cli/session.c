@@ -13,7 +13,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/values.h"
 
-enum { ID_CHARACTERS = 26 };
+enum { ID_CHARACTERS = 26, ARENA_BYTES = 4 << 20 /* stdin goes in one piece */ };
 
 /* ---- words ---- */
 
@@ -42,7 +42,7 @@ const char *network_name(uint32_t network)
 }
 
 /* What the user can do about it; NULL: nothing more to say. */
-static const char *status_hint(const struct dsec_status *status)
+static const char *status_hint(const char *what, const struct dsec_status *status)
 {
 	switch (status->code) {
 	case DSEC_REFUSED:
@@ -50,7 +50,7 @@ static const char *status_hint(const struct dsec_status *status)
 	case DSEC_UNSUPPORTED:
 		return "see dsecd --check; --allow-degraded does without limits this host lacks";
 	case DSEC_ABSENT:
-		return "dsec ps shows sandboxes; images lie in the engine's --images";
+		return strcmp(what, "create") ? "dsec ps shows sandboxes" : NULL;
 	case DSEC_DEADLINE:
 		return "--timeout gives more time";
 	case DSEC_LOST:
@@ -64,7 +64,7 @@ void report_status(const struct session *session, const char *what,
 		   const struct dsec_status *status)
 {
 	bool terminal = isatty(STDERR_FILENO);
-	const char *hint = status_hint(status);
+	const char *hint = status_hint(what, status);
 
 	(void)session;
 	(void)fprintf(stderr, "dsec: %s %s: ", what, code_name(status->code));
@@ -123,6 +123,7 @@ int session_open(struct session *session, const struct options *options, bool ma
 		.size = sizeof(opts),
 		.address = options->address,
 		.images = options->images,
+		.arena_bytes = ARENA_BYTES,
 	};
 	bool given = options->address || (environment && *environment);
 	int r;

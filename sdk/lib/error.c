@@ -14,7 +14,7 @@
 
 struct error {
 	int result;
-	char text[192];
+	char text[512];
 };
 
 static _Thread_local struct error error_last;

@@ -107,7 +107,8 @@ static void log_last(int fd, char *line, size_t line_bytes)
 	while (end && text[end - 1] == '\n')
 		text[--end] = '\0';
 	start = strrchr(text, '\n');
-	(void)snprintf(line, line_bytes, "%s", start ? start + 1 : text); /* cut is fine */
+	start = start ? start + 1 : text;
+	(void)snprintf(line, line_bytes, "%s", start); /* cut is fine */
 }
 
 struct spawn {
@@ -250,7 +251,7 @@ static int engine_spawn(struct private_engine *engine, const char *program, cons
 int dsec__private_start(struct dsec *d, const char *images)
 {
 	struct private_engine *engine = &d->engine;
-	char program[4096], line[128];
+	char program[4096], line[256];
 	int r;
 
 	r = program_find(program, sizeof(program));
@@ -267,7 +268,11 @@ int dsec__private_start(struct dsec *d, const char *images)
 	line[0] = '\0';
 	if (engine->log_fd >= 0)
 		log_last(engine->log_fd, line, sizeof(line));
-	return dsec__fail(r, "open: %s did not start: %s", program, line[0] ? line : strerror(-r));
+	return dsec__fail(r, "open: %s did not start: %s", program,
+			  line[0]      ? line :
+			  r == -ECHILD ? "it ended before it was ready" :
+			  r == -EPROTO ? "it said something else than ready" :
+					 strerror(-r));
 }
 
 /* Bounded: an engine that takes longer ends by itself later. */

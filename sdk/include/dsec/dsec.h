@@ -284,7 +284,11 @@ struct dsec_result {
 	uint32_t output_count, reserved;
 };
 
-/* Runs a program in a sandbox, entered from outside. Events: DSEC_EV_STARTED, DSEC_EV_DONE. */
+/*
+ * Runs a program in a sandbox, entered from outside. Events: DSEC_EV_STARTED, DSEC_EV_DONE.
+ * Without DSEC_EXEC_CAPTURE the same head and tail come as DSEC_EV_DATA between them, and not in
+ * the result.
+ */
 int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
 		  const struct dsec_exec_opts *opts);
 

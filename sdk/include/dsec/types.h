@@ -84,7 +84,7 @@ enum dsec_network {
 enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
 
 enum dsec_exec_flag {
-	DSEC_EXEC_CAPTURE = 1, /* keep head and tail of stdout and stderr for the result */
+	DSEC_EXEC_CAPTURE = 1, /* head and tail of stdout and stderr come in the result */
 	DSEC_EXEC_MERGE = 2,   /* stderr into stdout's pipe */
 };
 
