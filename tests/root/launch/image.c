@@ -79,6 +79,8 @@ void image_build(void)
 				 "high:x:70000:70000::/:/bin/sh\n");
 	file_write("etc/secret", "of the image\n");
 	run("mkfs.erofs -T0 %s/standard.erofs %s/root >/dev/null", folder, folder);
+	run("cd %s/root && rm etc/secret && mkfs.erofs -T0 %s/other.erofs . >/dev/null", folder,
+	    folder);
 	/* An image whose dev/pts and proc lead elsewhere. */
 	run("cd %s/root && rmdir dev/pts && ln -s /etc dev/pts && mkfs.erofs -T0 %s/link.erofs . "
 	    ">/dev/null",

@@ -13,6 +13,7 @@
 
 #include "engine/base/cleanup.h"
 #include "tests/root/launch/harness.h"
+#include "tests/root/launch/image.h"
 
 static bool says(const struct harness *h, const char *text)
 {
@@ -480,6 +481,28 @@ static void a_worker_follows_the_engine_that_started_it(struct harness *h)
 	(void)munmap(shared, 4096); /* ours */
 }
 
+static void a_slot_can_change_its_image(struct harness *h)
+{
+	struct launch_request request = harness_request(h, LAUNCH_ATTACH, 0);
+	struct box box = box_start(h, 0, LAUNCH_REBUILD);
+	auto_close int mount_fd = image_mount("other");
+	const struct parcel parcel = { .fds = &mount_fd, .fd_count = 1 };
+
+	expect(probe(h, &box, "write", "/etc/secret"));
+	box_stop(&box);
+	request.image = HARNESS_IMAGE + 1;
+	expect(harness_ask(h, 0, &request, &parcel).error == 0);
+	request = harness_request(h, LAUNCH_SPAWN, 0);
+	request.image = HARNESS_IMAGE + 1;
+	request.flags = LAUNCH_REBUILD;
+	box.pid = harness_ask(h, 0, &request, NULL).pid;
+	expect(probe(h, &box, "missing", "/etc/secret"));
+	box_stop(&box);
+	box = box_start(h, 0, LAUNCH_REBUILD);
+	expect(!probe(h, &box, "missing", "/etc/secret"));
+	box_end(h, &box);
+}
+
 #define TEST(name, ...)                                                                            \
 	{                                                                                          \
 #name, name,                                                                       \
@@ -507,6 +530,7 @@ static const struct harness_test tests[] = {
 	TEST(statistics_tell_what_is_used),
 	TEST(the_disk_is_bounded),
 	TEST(an_image_is_attached_once_and_can_go),
+	TEST(a_slot_can_change_its_image),
 	TEST(a_private_network_stays_with_its_slot_until_discarded),
 	TEST(workers_serve_each_others_slots, .workers = 2),
 	TEST(a_worker_ends_with_its_channel),
