@@ -9,7 +9,7 @@
 # --quick: shorter everywhere, under five minutes on a machine that is set up. --json: one object
 # per scenario, one a line. STEPs: work, load (both). In ${XDG_CACHE_HOME:-~/.cache}/dsec: the
 # images, what was fetched, and the log of the engine. DSEC_BUILD: a build folder to use in place
-# of build/release; it is not built then.
+# of build/release; it is not built then. DSEC_INSTANCE: the engine's name, in place of loadgen.
 #
 # Must hold: every step is bounded in time; the exit status is 0 only if everything was as it
 # should be; the engine that is started here is stopped here, and nothing of it is left.
@@ -20,7 +20,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(dirname "$here")
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/dsec
 build=${DSEC_BUILD:-$top/build/release}
-instance=loadgen
+instance=${DSEC_INSTANCE:-loadgen}
 image=debian
 program=/usr/libexec/dsec/tiny-exit
 quick=
@@ -162,6 +162,7 @@ engine_start() {
 	engine=$!
 	if ! read -t 30 -r ready <"$run/ready" || [[ $ready != ready ]]; then
 		tail -n 20 "$cache/dsecd.log"
+		kill -0 "$engine" 2>/dev/null || engine=
 		die "dsecd did not become ready, see $cache/dsecd.log"
 	fi
 	export DSEC_ADDRESS=unix:$run/dsec.sock
