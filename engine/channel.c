@@ -118,17 +118,23 @@ static void doorbell_rang(struct io_op *op, int res)
 		doorbell_arm(channel);
 }
 
+/* A client that does not read its events is not served more of them. */
+static bool channel_takes_requests(const struct channel *channel)
+{
+	return !channel->broken && !channel_is_full(channel) &&
+	       channel->in_flight <= channel->submission_mask &&
+	       channel->shard->requests.free_count;
+}
+
 /* One request out of the ring. False: none there, no room for it, or the client broke the rules. */
 static bool ring_take(struct channel *channel)
 {
-	struct shard *shard = channel->shard;
 	uint32_t tail = __atomic_load_n(&channel->shared->submission_tail, __ATOMIC_ACQUIRE);
 	uint32_t waiting = tail - channel->submission_head;
 	struct dsec_ring_request entry;
 	auto_free char *payload = NULL;
 
-	if (!waiting || channel->in_flight > channel->submission_mask ||
-	    !shard->requests.free_count)
+	if (!waiting || !channel_takes_requests(channel))
 		return false;
 	if (waiting > channel->submission_mask + 1) {
 		client_cut(channel, "submission tail runs ahead of the ring");
@@ -174,8 +180,7 @@ bool channels_drain(struct shard *shard)
 
 		if (channel->is_backlogged)
 			channel_flush(channel);
-		while (!channel->closing && !channel->broken && taken < CHANNEL_DRAIN_MAX &&
-		       ring_take(channel))
+		while (!channel->closing && taken < CHANNEL_DRAIN_MAX && ring_take(channel))
 			taken++;
 		more |= taken == CHANNEL_DRAIN_MAX;
 	}
@@ -203,7 +208,7 @@ bool channels_rest(struct shard *shard)
 
 		if (!channel->closing && channel_must_stay(channel)) {
 			__atomic_store_n(&channel->shared->engine_awake, 1, __ATOMIC_RELAXED);
-			stay |= ring_has_requests(channel) && shard->requests.free_count;
+			stay |= ring_has_requests(channel) && channel_takes_requests(channel);
 			at = &channel->next_awake;
 			continue;
 		}
@@ -444,8 +449,8 @@ void channel_close(struct channel *channel)
 bool channel_is_settled(const struct channel *channel)
 {
 	return channel->closing && !channel->in_flight && !channel->doorbell_armed &&
-	       !channel->receiving && !channel->sending && !channel->is_awake &&
-	       !channel->is_announced;
+	       !channel->receiving && !channel->sending && !channel->watching &&
+	       !channel->is_awake && !channel->is_announced;
 }
 
 void channel_request_over(struct channel *channel, struct request *request)

@@ -46,8 +46,8 @@ struct channel {
 
 	/* stream transport */
 	bool is_stream;
-	struct io_op receive, send;
-	bool receiving, sending;
+	struct io_op receive, send, hangup;
+	bool receiving, sending, watching, hung_up;
 	char *in; /* a request being received: entry, then payload */
 	uint32_t in_bytes, in_wanted;
 	char *out; /* events being sent */

@@ -1,11 +1,12 @@
 /*
  * Requests and events inline over a socket. Called by channel.c. One receive and one send are in
  * flight at most; events gather in a buffer while a send is out, and what exceeds it waits in the
- * channel's backlog.
+ * channel's backlog. While nothing is received a hang-up is still seen: the socket is polled for it.
  */
 #include "engine/stream.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -73,21 +74,54 @@ static void stream_received(struct io_op *op, int res)
 	stream_receive(channel);
 }
 
-/* Not while all of the client's requests are in flight: then the socket holds it back. */
+/*
+ * Not while all of the client's requests are in flight or it does not read its events: then the
+ * socket holds it back.
+ */
 static void stream_receive(struct channel *channel)
 {
 	if (channel->receiving || channel->closing)
 		return;
-	if (channel->in_flight >= STREAM_REQUESTS_MAX && !channel->broken)
+	if (channel->in_flight >= STREAM_REQUESTS_MAX || channel_is_full(channel)) {
+		if (channel->hung_up)
+			client_hung_up(channel); /* what it sent last is not served */
 		return;
+	}
 	channel->receiving = true;
 	channel->receive.done = stream_received;
 	io_recv(channel->shard->io, &channel->receive, client_socket(channel->client),
 		channel->in + channel->in_bytes, channel->in_wanted - channel->in_bytes);
 }
 
+static void stream_watch(struct channel *channel);
+
+/* What the client sent before it hung up is received first, where that goes on. */
+static void stream_hung_up(struct io_op *op, int res)
+{
+	struct channel *channel = container_of(op, struct channel, hangup);
+
+	channel->watching = op->flags & IO_MORE;
+	if (channel->closing) {
+		client_channel_settled(channel);
+		return;
+	}
+	channel->hung_up |= res > 0;
+	if (channel->hung_up)
+		stream_receive(channel);
+	else if (!channel->watching)
+		stream_watch(channel);
+}
+
+static void stream_watch(struct channel *channel)
+{
+	channel->watching = true;
+	channel->hangup.done = stream_hung_up;
+	io_poll(channel->shard->io, &channel->hangup, client_socket(channel->client), POLLRDHUP);
+}
+
 void stream_open(struct channel *channel)
 {
+	stream_watch(channel);
 	if (!stream_grow(channel, sizeof(struct dsec_ring_request)))
 		client_cut(channel, "no memory");
 	stream_receive(channel);
@@ -118,6 +152,7 @@ static void stream_sent(struct io_op *op, int res)
 		channel->out_sent = channel->out_bytes = 0;
 	channel_flush_stream(channel);
 	stream_send(channel);
+	stream_receive(channel);
 }
 
 static void stream_send(struct channel *channel)
@@ -164,4 +199,6 @@ void stream_close(struct channel *channel)
 		io_cancel(channel->shard->io, &channel->receive);
 	if (channel->sending)
 		io_cancel(channel->shard->io, &channel->send);
+	if (channel->watching)
+		io_cancel(channel->shard->io, &channel->hangup);
 }
