@@ -18,13 +18,25 @@ modules="test_subprocess test_pty test_os test_posix test_signal test_socket tes
 umask 022
 ulimit -S -n 1024
 
-rm -f "$report"
 cd /tmp || exit 1
-# shellcheck disable=SC2086 # a list of words
-HOME=/home/agent timeout -k 5 240 setpriv --reuid=agent --regid=agent --clear-groups \
-	--inh-caps=-all python3 -m test -j4 --timeout 120 --junit-xml "$report" $modules \
-	>"$log" 2>&1
-status=$?
+
+tests_run() {
+	rm -f "$report"
+	# shellcheck disable=SC2086 # a list of words
+	HOME=/home/agent timeout -k 5 130 setpriv --reuid=agent --regid=agent --clear-groups \
+		--inh-caps=-all python3 -m test -j4 --timeout 100 --junit-xml "$report" $modules \
+		>"$log" 2>&1
+	status=$?
+}
+
+# Some tests of signals race by design and fail now and then on a busy machine, anywhere: what
+# fails twice counts, inside and outside.
+tests_run
+if [ "$status" -ne 0 ]; then
+	tail -n 30 "$log"
+	echo "== once more"
+	tests_run
+fi
 [ "$status" -eq 0 ] || tail -n 60 "$log"
 echo "== results"
 # shellcheck disable=SC2086 # a list of words
