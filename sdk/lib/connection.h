@@ -152,6 +152,7 @@ struct dsec {
 	int64_t opened_ns, welcomed_ns; /* welcomed: when the engine's clock was welcome.clock_ms */
 	unsigned char random[256];
 	uint32_t random_left;
+	uint8_t id_next;
 	struct dsec_caps caps; /* size 0: not asked yet */
 	struct private_engine engine;
 };

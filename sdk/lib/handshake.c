@@ -204,6 +204,8 @@ static int welcome_check(struct dsec *d, const struct handshake *handshake, bool
 				  "open: the engine speaks %u.%u, this library %u.0 to %u.%u",
 				  w->major, w->minor, DSEC_RING_MAJOR, DSEC_RING_MAJOR,
 				  DSEC_RING_MINOR);
+	if (!w->shards)
+		return dsec__fail(-EPROTO, "open: the engine has no shards");
 	if (ring && !layout_good(w, handshake))
 		return dsec__fail(-EPROTO, "open: the engine's memory is not as its welcome says");
 	return 0;

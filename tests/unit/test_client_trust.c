@@ -408,6 +408,9 @@ static void welcome_alter(struct peer *peer, struct dsec_ring_welcome *w)
 	case 20:
 		w->event_bytes = 68;
 		break;
+	case 21:
+		w->shards = 0;
+		break;
 	default:
 		abort();
 	}
@@ -436,7 +439,7 @@ static int open_result(struct peer *peer)
 
 Test(client_trust, a_welcome_that_makes_no_sense_is_refused)
 {
-	for (int which = 0; which <= 20; which++) {
+	for (int which = 0; which <= 21; which++) {
 		struct peer_options options = {
 			.serve = serve_nothing,
 			.welcome = welcome_alter,
