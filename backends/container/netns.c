@@ -89,6 +89,38 @@ long netns_make(struct worker *w, int slot_fd)
 	return r;
 }
 
+static long sockstat_read(char *text, size_t bytes)
+{
+	long n, fd = kernel_openat(LAUNCH_FD_PROC, "thread-self/net/sockstat", O_RDONLY | O_CLOEXEC,
+				   0);
+
+	if (fd < 0)
+		return fd;
+	n = kernel_read((int)fd, text, bytes - 1);
+	(void)kernel_close((int)fd); /* only read */
+	text[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
+long netns_is_clean(struct worker *w, int net_fd)
+{
+	char text[512];
+	long back, r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
+				  kernel_setns(net_fd, CLONE_NEWNET, w->secret));
+
+	if (r < 0)
+		return r;
+	r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, sockstat_read(text, sizeof text));
+	back = kernel_setns(LAUNCH_FD_NETWORK, CLONE_NEWNET, w->secret);
+	if (back < 0)
+		worker_die("cannot return to its network namespace", back);
+	if (r < 0)
+		return r;
+	/* The other figures of the file are the whole host's. */
+	return strstr(text, "sockets: used 0\n") && strstr(text, "TCP: inuse 0 ") &&
+	       strstr(text, " tw 0 ");
+}
+
 long netns_drop(struct worker *w, int slot_fd)
 {
 	long r = kernel_fchdir(slot_fd);

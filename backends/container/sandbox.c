@@ -157,8 +157,15 @@ static long network_open(struct worker *w, int slot_fd)
 			return r;
 	}
 	fd = TRY(NETNS, kernel_openat(slot_fd, "net", O_RDONLY | O_CLOEXEC, 0));
-	if (fd != -ENOENT)
+	r = fd < 0 ? fd : netns_is_clean(w, (int)fd);
+	if (r == 1)
 		return fd;
+	if (fd >= 0)
+		(void)kernel_close((int)fd); /* of no use any more */
+	if (r == 0)
+		r = TRY(NETNS, netns_drop(w, slot_fd));
+	if (r < 0 && r != -ENOENT)
+		return r;
 	r = netns_make(w, slot_fd);
 	return r < 0 ? r : TRY(NETNS, kernel_openat(slot_fd, "net", O_RDONLY | O_CLOEXEC, 0));
 }
