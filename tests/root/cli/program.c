@@ -1,0 +1,49 @@
+/*
+ * The program that the CLI's tests run in sandboxes: it does what its first argument says. Built
+ * statically by test_cli_engine.py, since its image holds nothing else.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int copy(void)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	while ((n = read(0, bytes, sizeof(bytes))) > 0) {
+		if (write(1, bytes, (size_t)n) != n)
+			return 1;
+	}
+	return n < 0;
+}
+
+static int show(int argc, char **argv)
+{
+	char folder[4096];
+	const char *a = getenv("A");
+
+	for (int at = 2; at < argc; at++)
+		printf("%s|", argv[at]);
+	printf("%s|%s|%u|%u\n", a ? a : "-", getcwd(folder, sizeof(folder)), getuid(), getgid());
+	fprintf(stderr, "to stderr\n");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(what, "copy"))
+		return copy();
+	if (!strcmp(what, "show"))
+		return show(argc, argv);
+	if (!strcmp(what, "exit"))
+		return atoi(argv[2]);
+	if (!strcmp(what, "abort"))
+		abort();
+	if (!strcmp(what, "sleep"))
+		return (int)sleep(3600);
+	return 99;
+}

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""dsec against a real engine: one that runs, and ones that it starts for itself."""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+BUILD = Path(os.environ["DSEC_BUILD"])
+DSEC, DSECD = BUILD / "sdk/dsec", BUILD / "engine/dsecd"
+READY_S, STOP_S, RUN_S = 30, 30, 60
+PROGRAM = "/program"
+
+
+def cgroup_mount():
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields, _, rest = line.partition(" - ")
+        if rest.split()[0] == "cgroup2" and fields.split()[3] == "/":
+            return Path(fields.split()[4])
+    raise unittest.SkipTest("no cgroup2 is mounted here")
+
+
+def eventually(what, seconds=10):
+    """Something that ends by itself: asked again until it holds, or too much time went by."""
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def traces(name):
+    """What there is of instances whose names begin so: cgroups, files and processes."""
+    found = [path for path in cgroup_mount().glob(f"dsec-{name}*")]
+    found += [path for path in Path("/run").glob(f"dsec-{name}*")]
+    found += [path for path in Path("/run/dsec").glob(f"{name}*")]
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"--instance\0{name}".encode() in path.read_bytes():
+                found.append(path)
+    return found
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="dsec-cli-test."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        root = cls.folder / "root"
+        for name in ("proc", "dev/pts", "dev/shm", "tmp", "root", "etc"):
+            (root / name).mkdir(parents=True)
+        cc = ["cc", "-static", "-O1", "-o", root / "program", HERE / "program.c"]
+        subprocess.run(cc, check=True, timeout=RUN_S)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+        image = ["mkfs.erofs", "--quiet", cls.images / "small.erofs", root]
+        subprocess.run(image, check=True, timeout=RUN_S)
+
+    def dsec(self, *words, address=None, **options):
+        environment = os.environ | {"DSEC_DSECD": str(DSECD)}
+        environment.pop("DSEC_ADDRESS", None)
+        if address:
+            environment["DSEC_ADDRESS"] = address
+        return subprocess.run(
+            [DSEC, *words], env=environment, capture_output=True, timeout=RUN_S, **options
+        )
+
+
+class PrivateTest(CliTest):
+    """`dsec run` with an engine of its own."""
+
+    words = ("--address", "private:", "run", "--images")
+
+    def start(self, *command):
+        return subprocess.Popen(
+            [DSEC, *self.words, self.images, "small", "--", PROGRAM, *command],
+            env=os.environ | {"DSEC_DSECD": str(DSECD)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def test_it_runs_the_program_and_leaves_nothing(self):
+        child = self.start("show", "x y")
+        out, _ = child.communicate(timeout=RUN_S)
+        self.assertEqual((out, child.returncode), (b"x y|-|/root|0|0\n", 0))
+        self.assertEqual(traces(f"private-{child.pid}-"), [])
+
+    def test_it_leaves_nothing_when_it_is_killed(self):
+        child = self.start("sleep")
+        name = f"private-{child.pid}-"
+
+        def runs():
+            return any(path.read_text() for path in self.leaves(name))
+
+        self.assertTrue(eventually(runs, READY_S), "the program runs")
+        child.kill()
+        child.communicate(timeout=RUN_S)
+        self.assertTrue(eventually(lambda: not traces(name)), traces(name))
+
+    @staticmethod
+    def leaves(name):
+        return [p / "cgroup.procs" for p in cgroup_mount().glob(f"dsec-{name}*/*/b*/e*")]
+
+    def test_an_unknown_image_is_the_callers_fault(self):
+        ran = self.dsec(*self.words, self.images, "nonesuch", "--", PROGRAM)
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"create absent", ran.stderr)
+        self.assertIn(b"[caller]", ran.stderr)
+
+
+class EngineTest(CliTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.instance = f"clitest-{os.getpid()}"
+        cls.socket = cls.folder / "socket"
+        cls.address = f"unix:{cls.socket}"
+        reader, writer = os.pipe()
+        with open(cls.folder / "log", "wb") as log:
+            cls.engine = subprocess.Popen(
+                [DSECD, "--instance", cls.instance, "--socket", cls.socket]
+                + ["--images", cls.images, "--ready-fd", str(writer)]
+                + ["--shards", "2", "--sandboxes-max", "64"],
+                pass_fds=[writer], stdout=log, stderr=log,
+            )
+        cls.addClassCleanup(cls.engine_stop)
+        os.close(writer)
+        with os.fdopen(reader) as ready:
+            if ready.readline() != "ready\n":
+                raise AssertionError(f"dsecd is not ready:\n{(cls.folder / 'log').read_text()}")
+
+    @classmethod
+    def engine_stop(cls):
+        cls.engine.send_signal(signal.SIGTERM)
+        if cls.engine.wait(STOP_S) != 0:
+            raise AssertionError(f"dsecd's end:\n{(cls.folder / 'log').read_text()}")
+
+    def setUp(self):
+        self.addCleanup(self.remove_all)
+
+    def remove_all(self):
+        ids = self.good("ps", "-q").split()
+        if ids:
+            self.good("rm", *ids)
+
+    def ask(self, *words, **options):
+        return self.dsec(*words, address=options.pop("address", self.address), **options)
+
+    def good(self, *words, **options):
+        ran = self.ask(*words, **options)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return ran.stdout.decode()
+
+    def create(self, *words):
+        return self.good("create", "small", "-q", *words).strip()
+
+    def check(self):
+        return self.ask("check", "--json", "--instance", self.instance)
+
+    def test_a_sandbox_lives_from_create_to_rm(self):
+        sandbox = self.create("--name", "first", "--label", "task=1", "--ttl", "2h")
+        shown = self.good("exec", sandbox, "-e", "A=b", "-w", "/tmp", "-u", "7:8", "--", PROGRAM,
+                          "show", "1")
+        self.assertEqual(shown, "1|b|/tmp|7|8\n")
+        row = json.loads(self.good("ps", "--json", "--label", "task=1"))
+        self.assertEqual(row["id"], sandbox)
+        self.assertEqual(row["labels"], {"name": "first", "task": "1"})
+        self.assertEqual(row["execs_total"], 1)
+        self.assertLessEqual(row["ttl_ms"], 7200 * 1000)
+        self.assertEqual(json.loads(self.good("stats", "--json", "name:first"))["processes"], 1)
+        self.good("rm", sandbox[-6:])
+        self.assertEqual(self.good("ps", "-q"), "")
+        self.good("rm", sandbox)
+
+    def test_exit_statuses_say_how_the_program_ended(self):
+        sandbox = self.create()
+        for command, status, said in (
+            ((PROGRAM, "exit", "77"), 77, b""),
+            ((PROGRAM, "abort"), 134, b""),
+            (("/nonesuch",), 127, b"argv0"),
+            (("/etc",), 126, b"argv0"),
+            ((PROGRAM, "sleep"), 124, b"timeout after 0.2 s"),
+        ):
+            ran = self.ask("exec", "--timeout", "200ms", sandbox, "--", *command)
+            self.assertEqual(ran.returncode, status, (command, ran.stderr))
+            self.assertIn(said, ran.stderr)
+        ran = self.ask("exec", "0" * 26, "--", PROGRAM)
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"[caller]", ran.stderr)
+
+    def test_bytes_come_back_exactly_by_both_transports(self):
+        data = os.urandom(1000 * 1000)
+        sandbox = self.create()
+        for transport in ("unix:", "stream+unix:"):
+            ran = self.ask("exec", "-i", "--output-max", "2M", sandbox, "--", PROGRAM, "copy",
+                           input=data, address=f"{transport}{self.socket}")
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertEqual(ran.stdout, data)
+            self.assertEqual(ran.stderr, b"")
+
+    def test_check_accounts_for_live_sandboxes_and_nothing_else(self):
+        self.create("--count", "3")
+        ran = self.check()
+        told = json.loads(ran.stdout)
+        self.assertEqual(ran.returncode, 0, told)
+        self.assertEqual(told["engine"]["sandboxes"], 3)
+        self.assertEqual((told["machine"]["sandboxes"], told["machine"]["processes"]), (3, 3))
+        self.remove_all()
+        told = json.loads(self.check().stdout)
+        self.assertEqual((told["machine"]["sandboxes"], told["clean"]), (0, True))
+
+    def test_check_finds_a_process_that_no_sandbox_accounts_for(self):
+        stray = subprocess.Popen(["sleep", "600"])
+        self.addCleanup(stray.wait)
+        self.addCleanup(stray.kill)
+        folder = cgroup_mount() / f"dsec-{self.instance}" / "stray"
+        folder.mkdir()
+        self.addCleanup(folder.rmdir)
+        self.addCleanup(eventually, lambda: not (folder / "cgroup.procs").read_text())
+        self.addCleanup(stray.kill)
+        (folder / "cgroup.procs").write_text(str(stray.pid))
+        ran = self.check()
+        told = json.loads(ran.stdout)
+        self.assertEqual((ran.returncode, told["left"]["processes"]), (1, 1), told)
+        self.assertIn(f"process {stray.pid} in ", told["left"]["first"])
+
+    def test_an_engine_that_dies_is_a_lost_exec_and_the_platforms_fault(self):
+        sandbox = self.create()
+        child = subprocess.Popen(
+            [DSEC, "-H", self.address, "exec", sandbox, "--", PROGRAM, "sleep"],
+            stderr=subprocess.PIPE,
+        )
+
+        def runs():
+            return json.loads(self.good("ps", "--json"))["execs_running"] == 1
+
+        self.assertTrue(eventually(runs))
+        children = Path(f"/proc/{self.engine.pid}/task/{self.engine.pid}/children").read_text()
+        os.kill(int(children.split()[0]), signal.SIGKILL)
+        _, said = child.communicate(timeout=RUN_S)
+        self.assertEqual(child.returncode, 125)
+        self.assertIn(b"exec lost", said)
+        self.assertIn(b"[platform]", said)
+        self.assertTrue(eventually(lambda: self.ask("ps").returncode == 0, READY_S))
+        self.assertEqual(json.loads(self.check().stdout)["clean"], True)
+
+
+if __name__ == "__main__":
+    unittest.main()
