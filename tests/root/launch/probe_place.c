@@ -202,11 +202,16 @@ void probe_loopback(const char *argument)
 				       .sin_port = htons(80),
 				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int server = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+	int accepted;
 
 	if (argument && strcmp(argument, "up") == 0) {
 		allowed("bind", bind(server, (struct sockaddr *)&address, sizeof address));
 		allowed("listen", listen(server, 1));
 		allowed("connect", connect(client, (struct sockaddr *)&address, sizeof address));
+		allowed("accept", accepted = accept(server, NULL, NULL));
+		/* Who closes first stays in TIME_WAIT. */
+		allowed("close", close(client));
+		allowed("read the end", read(accepted, &(char){ 0 }, 1));
 	} else {
 		refused("connect", connect(client, (struct sockaddr *)&address, sizeof address),
 			ENETUNREACH);

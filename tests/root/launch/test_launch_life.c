@@ -424,6 +424,23 @@ static void a_private_network_stays_with_its_slot_until_discarded(struct harness
 	box_end(h, &box);
 }
 
+static void a_private_network_with_a_connection_left_is_not_used_again(struct harness *h)
+{
+	struct box box = box_start(h, 0, LAUNCH_REBUILD | LAUNCH_PRIVATE);
+	struct stat first, second;
+	char path[64];
+
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box.pid);
+	expect(stat(path, &first) == 0);
+	expect(probe(h, &box, "loopback", "up")); /* its connection ends in TIME_WAIT */
+	box_stop(&box);
+	box = box_start(h, 0, LAUNCH_PRIVATE);
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box.pid);
+	expect(stat(path, &second) == 0 && first.st_ino != second.st_ino);
+	expect(probe(h, &box, "loopback", "up"));
+	box_end(h, &box);
+}
+
 static void workers_serve_each_others_slots(struct harness *h)
 {
 	struct box box = box_start(h, 0, LAUNCH_REBUILD);
@@ -532,6 +549,7 @@ static const struct harness_test tests[] = {
 	TEST(an_image_is_attached_once_and_can_go),
 	TEST(a_slot_can_change_its_image),
 	TEST(a_private_network_stays_with_its_slot_until_discarded),
+	TEST(a_private_network_with_a_connection_left_is_not_used_again),
 	TEST(workers_serve_each_others_slots, .workers = 2),
 	TEST(a_worker_ends_with_its_channel),
 	TEST(a_worker_follows_the_engine_that_started_it),
