@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -340,80 +341,51 @@ BOTH_TRANSPORTS(an_unknown_kind_is_skipped_unless_it_is_the_last)
 
 /* ---- welcomes ---- */
 
-static void welcome_alter(struct peer *peer, struct dsec_ring_welcome *w)
-{
-	const int *which = peer->options.state;
+/* A field of the welcome, and what it is set to or changed by. */
+struct alteration {
+	size_t at, bytes;
+	uint64_t set, added;
+};
 
-	switch (*which) {
-	case 0:
-		w->magic ^= 1;
-		break;
-	case 1:
-		w->major = DSEC_RING_MAJOR + 1;
-		break;
-	case 2:
-		w->minor = DSEC_RING_MINOR + 1;
-		break;
-	case 3:
-		w->memory_bytes += 1;
-		break;
-	case 4:
-		w->memory_bytes = UINT64_MAX;
-		break;
-	case 5:
-		w->arena_at = UINT64_MAX - 7;
-		break;
-	case 6:
-		w->arena_bytes = UINT64_MAX;
-		break;
-	case 7:
-		w->channels = 0;
-		break;
-	case 8:
-		w->channels = 3;
-		break;
-	case 9:
-		w->request_bytes = 120;
-		break;
-	case 10:
-		w->event_bytes = 1 << 20;
-		break;
-	case 11:
-		w->channel_at = UINT32_MAX - 7;
-		break;
-	case 12:
-		w->channel_bytes = 64;
-		break;
-	case 13:
-		w->submission_entries = 63;
-		break;
-	case 14:
-		w->completion_entries = 0;
-		break;
-	case 15:
-		w->buffer_entries = 1u << 31;
-		break;
-	case 16:
-		w->submission_at = w->channel_bytes;
-		break;
-	case 17:
-		w->completion_at += 4;
-		break;
-	case 18:
-		w->buffer_at = UINT32_MAX - 7;
-		break;
-	case 19:
-		w->arena_at += 4;
-		break;
-	case 20:
-		w->event_bytes = 68;
-		break;
-	case 21:
-		w->shards = 0;
-		break;
-	default:
-		abort();
+#define FIELD(name)                                                                                \
+	offsetof(struct dsec_ring_welcome, name), sizeof(((struct dsec_ring_welcome *)0)->name)
+
+static const struct alteration alterations[] = {
+	{ FIELD(magic), 0, 1 },
+	{ FIELD(major), DSEC_RING_MAJOR + 1, 0 },
+	{ FIELD(minor), DSEC_RING_MINOR + 1, 0 },
+	{ FIELD(memory_bytes), 0, 1 },
+	{ FIELD(memory_bytes), UINT64_MAX, 0 },
+	{ FIELD(arena_at), UINT64_MAX - 7, 0 },
+	{ FIELD(arena_at), 0, 4 },
+	{ FIELD(arena_bytes), UINT64_MAX, 0 },
+	{ FIELD(shards), 0, 0 },
+	{ FIELD(channels), 0, 0 },
+	{ FIELD(channels), 3, 0 },
+	{ FIELD(request_bytes), 120, 0 },
+	{ FIELD(event_bytes), 1 << 20, 0 },
+	{ FIELD(event_bytes), 68, 0 },
+	{ FIELD(channel_at), UINT32_MAX - 7, 0 },
+	{ FIELD(channel_bytes), 64, 0 },
+	{ FIELD(submission_entries), 63, 0 },
+	{ FIELD(completion_entries), 0, 0 },
+	{ FIELD(buffer_entries), 1u << 31, 0 },
+	{ FIELD(submission_at), UINT32_MAX - 7, 0 },
+	{ FIELD(completion_at), 0, 4 },
+	{ FIELD(buffer_at), UINT32_MAX - 7, 0 },
+};
+
+static void welcome_alter(struct peer *peer, struct dsec_ring_welcome *welcome)
+{
+	const struct alteration *a = peer->options.state;
+	uint64_t value = a->set;
+
+	if (a->added) {
+		value = 0;
+		memcpy(&value, (char *)welcome + a->at, a->bytes);
+		value += a->added;
 	}
+	memcpy((char *)welcome + a->at, &value, a->bytes);
 }
 
 static void serve_nothing(struct peer *peer, uint32_t channel,
@@ -439,15 +411,16 @@ static int open_result(struct peer *peer)
 
 Test(client_trust, a_welcome_that_makes_no_sense_is_refused)
 {
-	for (int which = 0; which <= 21; which++) {
+	for (size_t which = 0; which < sizeof(alterations) / sizeof(alterations[0]); which++) {
+		struct alteration alteration = alterations[which];
 		struct peer_options options = {
 			.serve = serve_nothing,
 			.welcome = welcome_alter,
-			.state = &which,
+			.state = &alteration,
 		};
 
 		cr_assert_eq(open_result(peer_start(DSEC_TRANSPORT_RING, &options)), -EPROTO,
-			     "%d: %s", which, dsec_error(NULL, -EPROTO));
+			     "%zu: %s", which, dsec_error(NULL, -EPROTO));
 	}
 }
 
