@@ -44,6 +44,7 @@ int channel_new(const struct channel_options *o, struct channel **ret)
 	channel->is_stream = o->is_stream;
 	channel->doorbell_fd = o->doorbell_fd;
 	channel->backlog_last = &channel->backlog;
+	channel->held_last = &channel->held;
 	if (o->memory) {
 		const struct dsec_ring_welcome *w = o->layout;
 		char *base = o->memory + w->channel_at + (size_t)o->number * w->channel_bytes;
@@ -352,6 +353,7 @@ static void backlog_drop(struct channel *channel)
 	if (channel->is_backlogged)
 		channel->shard->backlogged -= !channel->is_stream;
 	channel->is_backlogged = false;
+	requests_have_room(channel);
 }
 
 /* What is left of a DATA event that went in part moves to the front of its copy. */
@@ -436,9 +438,9 @@ void channel_close(struct channel *channel)
 	if (channel->closing)
 		return;
 	channel->closing = true;
-	backlog_drop(channel);
 	for (struct request *request = channel->requests; request; request = request->next)
 		request_detach(request);
+	backlog_drop(channel);
 	if (channel->doorbell_armed)
 		io_cancel(channel->shard->io, &channel->doorbell);
 	if (channel->is_stream)

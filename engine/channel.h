@@ -32,6 +32,7 @@ struct channel {
 	/* events that found no room, oldest first */
 	struct pending_event *backlog, **backlog_last;
 	uint64_t backlog_bytes;
+	struct mail *held, **held_last; /* parts that wait for room: see part_again_with_room() */
 
 	/* ring transport: our own copies of sizes and of the counters we produce */
 	struct dsec_ring_channel *shared;

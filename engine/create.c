@@ -336,7 +336,7 @@ static void create_more(struct creation *creation)
 	creation->pumping = false;
 	if (refused == REFUSALS_PER_TURN && !creation->resting) {
 		creation->resting = true;
-		part_again(part, create_again);
+		part_again_with_room(part, create_again);
 	} else if (!creation->resting && part->started == part->count && !part->running) {
 		creation_end(creation, NULL);
 	}

@@ -302,6 +302,50 @@ void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
 	shard_send(part->shard, part->shard, &part->mail);
 }
 
+/* From the request's home, behind all that the part emitted. */
+static void part_goes_on(struct part *part)
+{
+	part->unheard = part->request->detached;
+	part->mail.deliver = part->more;
+	shard_send(part->request->home, part->shard, &part->mail);
+}
+
+static void part_asks_for_room(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+	struct channel *channel = part->request->channel;
+
+	(void)owner; /* the request's home */
+	if (part->request->detached || !channel_is_full(channel)) {
+		part_goes_on(part);
+		return;
+	}
+	mail->next = NULL;
+	*channel->held_last = mail;
+	channel->held_last = &mail->next;
+}
+
+void part_again_with_room(struct part *part, void (*more)(struct mail *mail, void *owner))
+{
+	part->more = more;
+	part->mail.deliver = part_asks_for_room;
+	shard_send(part->shard, part->request->home, &part->mail);
+}
+
+void requests_have_room(struct channel *channel)
+{
+	struct mail *mail = channel->held;
+
+	channel->held = NULL;
+	channel->held_last = &channel->held;
+	while (mail) {
+		struct mail *next = mail->next;
+
+		part_goes_on(container_of(mail, struct part, mail));
+		mail = next;
+	}
+}
+
 void part_end(struct part *part, const struct status *status, const struct emission *final)
 {
 	struct request *request = part->request;

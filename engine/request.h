@@ -38,6 +38,8 @@ struct part {
 	uint32_t started, running;
 	uint64_t after; /* list: the id of the last row */
 	bool cancelled, ended;
+	bool unheard; /* the client is gone: told after part_again_with_room() */
+	void (*more)(struct mail *mail, void *owner);
 	struct dsec_wire_check check; /* gathered */
 	struct status status;	      /* the worst of the part: decides the LAST */
 	struct sandbox *sandbox;      /* exec: where */
@@ -74,6 +76,8 @@ struct request {
 void request_begin(struct channel *channel, const struct dsec_ring_request *entry, char *payload);
 /* The client went: events are dropped from here on, the work goes on. */
 void request_detach(struct request *request);
+/* The channel has room for events again, or is closed. */
+void requests_have_room(struct channel *channel);
 
 /* ---- for the ops, on the part's shard ---- */
 
@@ -92,6 +96,11 @@ struct emission {
 void part_emit(struct part *part, const struct emission *e);
 /* Go on in the next turn, so that no callback lasts: `more` gets part->mail. */
 void part_again(struct part *part, void (*more)(struct mail *mail, void *owner));
+/*
+ * The same, and not before the client has room for what was emitted: for parts whose events are
+ * many, so that they do not fill our memory.
+ */
+void part_again_with_room(struct part *part, void (*more)(struct mail *mail, void *owner));
 /* The part is over; `final` (may be NULL) goes into the LAST if this is the only part. */
 void part_end(struct part *part, const struct status *status, const struct emission *final);
 

@@ -173,7 +173,7 @@ static void list_more(struct mail *mail, void *owner)
 	struct part *part = container_of(mail, struct part, mail);
 	uint32_t limit = part->request->body.list.limit;
 	const struct sandbox *rows[ROWS_PER_TURN];
-	uint32_t count = rows_next(part, part->after, rows), emitted = 0;
+	uint32_t count = part->unheard ? 0 : rows_next(part, part->after, rows), emitted = 0;
 
 	(void)owner; /* part->shard */
 	while (emitted < count && (!limit || part->started < limit))
@@ -181,7 +181,7 @@ static void list_more(struct mail *mail, void *owner)
 	if (emitted)
 		part->after = rows[emitted - 1]->id.lo;
 	if (emitted == ROWS_PER_TURN)
-		part_again(part, list_more);
+		part_again_with_room(part, list_more);
 	else
 		part_end(part, NULL, NULL);
 }
