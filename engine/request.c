@@ -13,6 +13,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/channel.h"
+#include "engine/sandbox.h"
 #include "engine/shard.h"
 
 /* TURNS: all shards, one after the other in order of their numbers. */
@@ -257,12 +258,21 @@ static void request_last(struct request *request)
 	channel_post(request->channel, &event, payload);
 }
 
+/* A create whose sandboxes end with their connection. */
+static bool request_is_disposable(const struct request *request)
+{
+	return request->entry.op == DSEC_OP_CREATE &&
+	       request->body.create.on_disconnect == DSEC_DISCONNECT_DESTROY;
+}
+
 static void request_settle(struct request *request)
 {
 	if (request->parts_ended < request->part_count || request->cancels_out)
 		return;
 	if (!request->detached)
 		request_last(request);
+	else if (request_is_disposable(request) && !request->home->stopping)
+		sandboxes_disconnect(request->home, request->client); /* made since it went */
 	for (uint32_t i = 0; i < request->part_count; i++)
 		free(request->parts[i].final_payload);
 	request_free(request);
@@ -371,10 +381,6 @@ void part_end(struct part *part, const struct status *status, const struct emiss
 	shard_send(part->shard, request->home, &part->mail);
 }
 
-void request_detach(struct request *request)
-{
-	request->detached = true;
-}
 
 /* ---- cancelling ---- */
 
@@ -414,6 +420,13 @@ static void request_cancel(struct request *request)
 		request->cancels_out++;
 		shard_send(request->home, part->shard, &part->cancel_mail);
 	}
+}
+
+void request_detach(struct request *request)
+{
+	request->detached = true;
+	if (request_is_disposable(request))
+		request_cancel(request);
 }
 
 static void request_late(struct timer *timer)

@@ -74,7 +74,10 @@ struct request {
  * is wrong with it ends it with a LAST; there is no other way to fail.
  */
 void request_begin(struct channel *channel, const struct dsec_ring_request *entry, char *payload);
-/* The client went: events are dropped from here on, the work goes on. */
+/*
+ * The client went: events are dropped from here on, the work goes on; but not the making of
+ * sandboxes that would end with the connection.
+ */
 void request_detach(struct request *request);
 /* The channel has room for events again, or is closed. */
 void requests_have_room(struct channel *channel);
