@@ -58,7 +58,9 @@ void sandbox_free(struct sandbox *sandbox)
 
 struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id)
 {
-	struct sandbox *sandbox = pool_at(&shard->sandboxes, id.lo & 0xfffff);
+	uint32_t index = id.lo & 0xfffff; /* anybody's: an id may be made up */
+	struct sandbox *sandbox =
+		index < shard->sandboxes.count ? pool_at(&shard->sandboxes, index) : NULL;
 
 	if (!sandbox || sandbox->id.lo != id.lo || sandbox->id.hi != id.hi)
 		return NULL;
