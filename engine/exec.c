@@ -414,11 +414,7 @@ void exec_part(struct part *part)
 		return;
 	}
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
-		s = (struct status){ .code = DSEC_ABSENT,
-				     .blame = DSEC_BLAME_CALLER,
-				     .table = "exec",
-				     .step = "subject",
-				     .detail = "no such sandbox, or it is being destroyed" };
+		s = status_absent();
 	else if (!(exec = exec_new(sandbox, part)))
 		s = status_of_errno(-EAGAIN, "exec", "execs_max");
 	if (exec)

@@ -91,6 +91,15 @@ static struct status status_invalid(const char *field, int error)
 				.step = field };
 }
 
+struct status status_absent(void)
+{
+	return (struct status){ .code = DSEC_ABSENT,
+				.blame = DSEC_BLAME_CALLER,
+				.table = "request",
+				.step = "subject",
+				.detail = "no such sandbox, or it is being destroyed" };
+}
+
 void status_merge(struct status *into, const struct status *other)
 {
 	if (into->code == DSEC_OK)
@@ -497,11 +506,7 @@ static struct status request_check(struct request *request)
 	if (op->target == TARGET_SUBJECT &&
 	    (entry->subject.hi != request->home->node->id ||
 	     entry->subject.lo >> DSEC_ID_SHARD_SHIFT >= request->home->node->shard_count))
-		return (struct status){ .code = DSEC_ABSENT,
-					.blame = DSEC_BLAME_CALLER,
-					.table = "request",
-					.step = "subject",
-					.detail = "no such sandbox" };
+		return status_absent();
 	return request_check_body(request, op);
 }
 

@@ -108,6 +108,8 @@ void part_again_with_room(struct part *part, void (*more)(struct mail *mail, voi
 void part_end(struct part *part, const struct status *status, const struct emission *final);
 
 struct status status_of_errno(int error, const char *table, const char *step);
+/* No such sandbox: the same words whatever is wrong with an id. */
+struct status status_absent(void);
 /* A worse status wins: for what a request of several parts ends with. */
 void status_merge(struct status *into, const struct status *other);
 
