@@ -41,6 +41,7 @@ struct floor {
 	struct timespec upper_ctime;
 	uint64_t free_inodes, free_blocks;
 	/* of the loop */
+	uint64_t sandboxes; /* so far */
 	char *stack;
 	uint32_t child_tid; /* a futex: the kernel clears it when the child's program runs */
 	long child_error;

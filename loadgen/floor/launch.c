@@ -235,16 +235,31 @@ static long vault_visit(struct floor *floor, bool is_fresh, struct child *child)
 	return r < 0 ? r : back;
 }
 
-static long group_open(struct floor *floor, const char *path)
+/* The slot's, with the sandbox's id on it: a new one each time, as the launcher's. */
+static long group_sign(struct floor *floor)
 {
-	return TRY(floor, "cgroup",
-		   CALL(SYS_openat, FLOOR_FD_CGROUP, (long)path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+	char id[32];
+	struct stat group;
+	long r, fd = TRY(floor, "cgroup",
+			 CALL(SYS_openat, FLOOR_FD_CGROUP, (long)floor->group,
+			      O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+
+	if (fd < 0)
+		return fd;
+	floor->sandboxes++;
+	for (unsigned at = 0; at < sizeof(id); at++)
+		id[at] = "0123456789abcdef"[floor->sandboxes >> (4 * (at & 15)) & 15];
+	r = CALL(SYS_newfstatat, FLOOR_FD_CGROUP, (long)floor->group, (long)&group, 0);
+	if (r >= 0)
+		r = CALL(SYS_fsetxattr, fd, (long)"trusted.dsec.sandbox", (long)id, sizeof(id), 0);
+	if (r < 0)
+		(void)CALL(SYS_close, fd); /* of no use */
+	return r < 0 ? r : fd;
 }
 
 long floor_spawn(struct floor *floor, bool is_fresh, struct floor_sandbox *ret)
 {
 	struct child child = { .floor = floor, .fds = { -1, -1, -1 }, .run = sandbox_run };
-	struct stat group;
 	long group_fd, r = is_fresh ? floor_group_renew(floor) : 0;
 
 	if (r >= 0 && is_fresh)
@@ -253,15 +268,12 @@ long floor_spawn(struct floor *floor, bool is_fresh, struct floor_sandbox *ret)
 		r = vault_visit(floor, false, &child);
 	if (r < 0)
 		return r;
-	group_fd = group_open(floor, floor->group);
+	group_fd = group_sign(floor);
 	if (group_fd < 0)
 		return group_fd;
-	r = CALL(SYS_newfstatat, FLOOR_FD_CGROUP, (long)floor->group, (long)&group, 0);
-	if (r >= 0)
-		r = child_spawn(&child,
-				CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS |
-					CLONE_NEWCGROUP,
-				(int)group_fd, &ret->pid);
+	r = child_spawn(&child,
+			CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
+			(int)group_fd, &ret->pid);
 	(void)CALL(SYS_close, group_fd);	   /* the child is in it */
 	(void)CALL(SYS_close, child.fds[FD_ROOT]); /* the child has its own */
 	(void)CALL(SYS_close, child.fds[FD_USER]);
@@ -318,7 +330,10 @@ static long leaf_open(struct floor *floor)
 	if (r < 0)
 		return r;
 	text[r] = '\0';
-	return strstr(text, "populated 0") ? group_open(floor, floor->leaf) : -EBUSY;
+	if (!strstr(text, "populated 0"))
+		return -EBUSY;
+	return CALL(SYS_openat, FLOOR_FD_CGROUP, (long)floor->leaf,
+		    O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 static long program_start(struct floor *floor, int init, const int *writers, int *ret_pid)

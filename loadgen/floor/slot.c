@@ -164,11 +164,9 @@ static long devpts_make(struct floor *floor, long root_fd)
 
 static long overlay_make(struct floor *floor)
 {
-	static const struct option options[] = { { "source", "overlay" },
-						 { "lowerdir+", "lower" },
-						 { "upperdir", "up/u" },
-						 { "workdir", "up/w" },
-						 { NULL, NULL } };
+	static const struct option options[] = { { "source", "overlay" }, { "lowerdir+", "lower" },
+						 { "upperdir", "up/u" },  { "workdir", "up/w" },
+						 { "xino", "on" },	  { NULL, NULL } };
 	long r, mount_fd;
 
 	mount_fd = mount_make(floor, "overlay", options, MOUNT_ATTR_NOATIME | MOUNT_ATTR_NOSUID);
