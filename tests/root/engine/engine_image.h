@@ -1,0 +1,9 @@
+/* The image of engine tests: the project's minimal one, with the tests' programs in /bin. */
+#pragma once
+
+#include <stdbool.h>
+
+bool image_build(void);
+void image_remove(void);
+/* Where it lies, "test.erofs", and where engines have their sockets and logs. */
+const char *image_folder(void);
