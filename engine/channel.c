@@ -119,12 +119,39 @@ static void doorbell_rang(struct io_op *op, int res)
 		doorbell_arm(channel);
 }
 
-/* A client that does not read its events is not served more of them. */
-static bool channel_takes_requests(const struct channel *channel)
+static bool ring_has_requests(const struct channel *channel)
 {
-	return !channel->broken && !channel_is_full(channel) &&
-	       channel->in_flight <= channel->submission_mask &&
-	       channel->shard->requests.free_count;
+	return __atomic_load_n(&channel->shared->submission_tail, __ATOMIC_ACQUIRE) !=
+	       channel->submission_head;
+}
+
+/* Beyond a channel's limit only what ends requests is taken, or nothing could be cancelled then. */
+static bool channel_may_take(const struct channel *channel, uint16_t op)
+{
+	uint32_t requests_max = channel->submission_mask + 1;
+
+	return channel->in_flight < requests_max ||
+	       (op == DSEC_OP_CANCEL && channel->in_flight < 2 * requests_max);
+}
+
+static const char *ring_head(const struct channel *channel)
+{
+	uint32_t at = channel->submission_head & channel->submission_mask;
+
+	return channel->submissions + (size_t)at * sizeof(struct dsec_ring_request);
+}
+
+/* A client that does not read its events is not served more of them. */
+static bool ring_can_take(const struct channel *channel)
+{
+	uint16_t op;
+
+	if (channel->broken || channel_is_full(channel) || !channel->shard->requests.free_count ||
+	    !ring_has_requests(channel))
+		return false;
+	/* Only a look: the copy that is used is checked again. */
+	memcpy(&op, ring_head(channel) + offsetof(struct dsec_ring_request, op), sizeof op);
+	return channel_may_take(channel, op);
 }
 
 /* One request out of the ring. False: none there, no room for it, or the client broke the rules. */
@@ -135,16 +162,15 @@ static bool ring_take(struct channel *channel)
 	struct dsec_ring_request entry;
 	auto_free char *payload = NULL;
 
-	if (!waiting || !channel_takes_requests(channel))
+	if (!ring_can_take(channel))
 		return false;
 	if (waiting > channel->submission_mask + 1) {
 		client_cut(channel, "submission tail runs ahead of the ring");
 		return false;
 	}
-	memcpy(&entry,
-	       channel->submissions +
-		       (size_t)(channel->submission_head & channel->submission_mask) * sizeof entry,
-	       sizeof entry);
+	memcpy(&entry, ring_head(channel), sizeof entry);
+	if (!channel_may_take(channel, entry.op))
+		return false;
 	if (entry.payload_bytes) {
 		if (entry.payload_bytes > DSEC_PAYLOAD_BYTES_MAX ||
 		    entry.payload_at > channel->arena_bytes ||
@@ -162,12 +188,6 @@ static bool ring_take(struct channel *channel)
 			 __ATOMIC_RELEASE);
 	request_begin(channel, &entry, take_ptr(payload));
 	return true;
-}
-
-static bool ring_has_requests(const struct channel *channel)
-{
-	return __atomic_load_n(&channel->shared->submission_tail, __ATOMIC_ACQUIRE) !=
-	       channel->submission_head;
 }
 
 static void channel_flush(struct channel *channel);
@@ -192,7 +212,8 @@ bool channels_drain(struct shard *shard)
 static bool channel_must_stay(struct channel *channel)
 {
 	return channel->is_backlogged ||
-	       (ring_has_requests(channel) && channel->in_flight <= channel->submission_mask);
+	       (ring_has_requests(channel) &&
+		(channel_may_take(channel, DSEC_OP_NOP) || ring_can_take(channel)));
 }
 
 bool channels_rest(struct shard *shard)
@@ -209,7 +230,7 @@ bool channels_rest(struct shard *shard)
 
 		if (!channel->closing && channel_must_stay(channel)) {
 			__atomic_store_n(&channel->shared->engine_awake, 1, __ATOMIC_RELAXED);
-			stay |= ring_has_requests(channel) && channel_takes_requests(channel);
+			stay |= ring_can_take(channel);
 			at = &channel->next_awake;
 			continue;
 		}

@@ -36,6 +36,17 @@ static int node_identify(struct node *node)
 	return 0;
 }
 
+/* A directory that was named must be there; the default one may come later. */
+static int images_check(const struct config *config)
+{
+	if (access(config->images_path, R_OK | X_OK) == 0)
+		return 0;
+	log_warning("images cannot be read path=\"%s\" err=%s%s", config->images_path,
+		    strerror(errno),
+		    config_is_given(config, "images") ? "" : ", continuing without any");
+	return config_is_given(config, "images") ? -ENOENT : 0;
+}
+
 /* One line; the keeper's user alone may read the file, else it is no secret. */
 static int token_read(const struct config *config, struct node *node)
 {
@@ -223,6 +234,8 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	options.owner = control;
 	node_size(control);
 	r = config->fault ? flow_fault_check(config->fault) : 0;
+	if (r >= 0)
+		r = images_check(config);
 	if (r >= 0)
 		r = token_read(config, &control->node);
 	if (r >= 0)

@@ -32,7 +32,7 @@ struct options {
 	struct texts labels; /* "key=value" */
 	uint64_t network;    /* enum dsec_network */
 	uint64_t memory_bytes, disk_bytes, pids_max, count, ttl_ms, idle_ttl_ms;
-	bool allow_degraded, fresh_root, remove;
+	bool allow_degraded, fresh_root, remove, keep;
 	/* run, exec */
 	struct texts env; /* "NAME=value"; create, too */
 	const char *cwd, *user, *status_file;

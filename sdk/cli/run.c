@@ -54,7 +54,7 @@ static int sandbox_remove(struct session *session, struct dsec_id id)
 static int run(struct session *session, const char *image)
 {
 	const struct options *options = session->options;
-	bool goes = options->remove || session->is_private;
+	bool goes = !options->keep || session->is_private;
 	struct dsec_id id = { 0, 0 };
 	int64_t ticket;
 	char text[27];
@@ -85,6 +85,10 @@ int verb_run(const struct options *options)
 	if (!image || !options->command_count) {
 		(void)fputs("dsec: run wants an image and a program: dsec run IMAGE -- PROGRAM\n",
 			    stderr);
+		return EXIT_TROUBLE;
+	}
+	if (options->keep && options->remove) {
+		(void)fputs("dsec: run: --keep and --rm exclude each other\n", stderr);
 		return EXIT_TROUBLE;
 	}
 	if (session_open(&session, options, true) < 0)

@@ -474,13 +474,13 @@ Test(cli, create_writes_ids_and_says_why_some_are_missing)
 Test(cli, run_removes_its_sandbox_only_when_asked_to)
 {
 	struct script script = { .out = "42\n", .result = { .reason = DSEC_EXIT } };
-	struct ran ran = dsec_run_words(&script, "", "run debian -- python3 -c 6*7");
+	struct ran ran = dsec_run_words(&script, "", "run --keep debian -- python3 -c 6*7");
 
 	cr_assert_eq(ran.status, 0, "%s", ran.err);
 	cr_assert_str_eq(ran.out, "42\n");
 	cr_assert_eq(script.destroyed, 0);
 	cr_assert_eq(script.create.on_disconnect, DSEC_DISCONNECT_KEEP);
-	ran = dsec_run_words(&script, "", "run --rm debian -- python3 -c 6*7");
+	ran = dsec_run_words(&script, "", "run debian -- python3 -c 6*7");
 	cr_assert_eq(ran.status, 0);
 	cr_assert_eq(script.destroyed, 1);
 	cr_assert_eq(script.create.on_disconnect, DSEC_DISCONNECT_DESTROY);
@@ -493,9 +493,16 @@ Test(cli, run_removes_its_sandbox_only_when_asked_to)
 
 Test(cli, usage_errors_are_125_and_go_to_stderr)
 {
-	static const char *const lines[] = { "",	   "frobnicate", "run",
-					     "run debian", "exec",	 "create",
-					     "create a b", "--rm run",	 "ps --nonsense" };
+	static const char *const lines[] = { "",
+					     "frobnicate",
+					     "run",
+					     "run debian",
+					     "exec",
+					     "create",
+					     "create a b",
+					     "--rm run",
+					     "run --rm --keep debian -- true",
+					     "ps --nonsense" };
 
 	for (size_t at = 0; at < sizeof(lines) / sizeof(lines[0]); at++) {
 		struct script script = { 0 };
