@@ -206,7 +206,7 @@ static int send_welcome(int fd, const struct dsec_ring_welcome *welcome, const i
 {
 	union {
 		char bytes[CMSG_SPACE((DSEC_CHANNELS_MAX + 1) * sizeof(int))];
-		struct cmsghdr align;
+		size_t align; /* as a cmsghdr is */
 	} control;
 	struct iovec part = { (void *)welcome, sizeof *welcome };
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };

@@ -55,6 +55,8 @@ struct preparation {
 	struct slot *slot;
 };
 
+extern const struct backend_class container_class;
+
 /* Where `struct backend_node` keeps what shards need; see node.c. */
 int node_vault_fd(const struct backend_node *node);
 struct guard *node_guard(const struct backend_node *node);

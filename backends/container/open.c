@@ -12,8 +12,6 @@
 
 enum { PREPARATIONS_MAX = 64 };
 
-extern const struct backend_class container_class;
-
 static void worker_lost(void *owner)
 {
 	struct containers *c = owner;

@@ -35,7 +35,7 @@ struct launch_call {
 	struct iovec parts[2];
 	union {
 		char bytes[CMSG_SPACE(LAUNCH_CALL_FDS_MAX * sizeof(int))];
-		struct cmsghdr align;
+		size_t align; /* as a cmsghdr is */
 	} control;
 };
 
