@@ -125,8 +125,9 @@ static struct status check_fields(struct creation *creation)
 		return create_invalid("user", r, "at most 63 bytes");
 	if (c->env.bytes > ENV_BYTES_MAX || wire_items_check(w, &c->env) < 0)
 		return create_invalid("env", -E2BIG, "at most 16384 bytes of NAME=value");
-	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count % 2)
-		return create_invalid("labels", -E2BIG, "at most 2048 bytes in key-value pairs");
+	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count > LABEL_COUNT_MAX ||
+	    c->labels.count % 2)
+		return create_invalid("labels", -E2BIG, "at most 64 pairs, 2048 bytes in all");
 	r = wire_items_check(w, &c->labels);
 	if (r < 0)
 		return create_invalid("labels", r, NULL);

@@ -318,14 +318,22 @@ static void part_came_home(struct mail *mail, void *owner)
 void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
 {
 	part->mail.deliver = more;
-	shard_send(part->shard, part->shard, &part->mail);
+	shard_walk(part->shard, &part->mail);
+}
+
+static void part_walks(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+
+	(void)owner; /* part->shard */
+	part_again(part, part->more);
 }
 
 /* From the request's home, behind all that the part emitted. */
 static void part_goes_on(struct part *part)
 {
 	part->unheard = part->request->detached;
-	part->mail.deliver = part->more;
+	part->mail.deliver = part_walks;
 	shard_send(part->request->home, part->shard, &part->mail);
 }
 

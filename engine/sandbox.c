@@ -163,7 +163,7 @@ void sandbox_failed(struct sandbox *sandbox)
 static void sandbox_try_free(struct sandbox *sandbox)
 {
 	if (sandbox->state != DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
-	    sandbox->usage_part)
+	    sandbox->usage_readers)
 		return;
 	sandbox->shard->stats.destroyed++;
 	sandbox_free_and_tell(sandbox);
@@ -291,19 +291,4 @@ bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payloa
 			return false;
 	}
 	return true;
-}
-
-bool sandbox_matches(const struct sandbox *sandbox, const struct wire *payload,
-		     const struct dsec_wire_select *select, struct dsec_wire_id subject)
-{
-	struct dsec_wire_id id;
-
-	if (sandbox->id.lo == subject.lo && sandbox->id.hi == subject.hi)
-		return true;
-	for (uint32_t i = 0; i < select->count; i++) {
-		memcpy(&id, payload->payload + select->ids.at + i * sizeof id, sizeof id);
-		if (sandbox->id.lo == id.lo && sandbox->id.hi == id.hi)
-			return true;
-	}
-	return select->labels.count && sandbox_has_labels(sandbox, payload, &select->labels);
 }

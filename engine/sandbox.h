@@ -22,6 +22,7 @@ enum {
 	USER_BYTES_MAX = 64,
 	IMAGE_NAME_BYTES_MAX = 128,
 	LABEL_BYTES_MAX = 2048,
+	LABEL_COUNT_MAX = 128, /* keys and values */
 	ENV_BYTES_MAX = 16384,
 };
 
@@ -35,6 +36,12 @@ struct packed {
 struct gone_waiter {
 	struct part *part;
 	struct gone_waiter *next;
+};
+
+/* A stats request that waits for what is being read. */
+struct usage_reader {
+	struct part *part;
+	struct usage_reader *next;
 };
 
 struct sandbox {
@@ -55,7 +62,7 @@ struct sandbox {
 	uint64_t exec_next; /* number of the next exec, from 1 */
 	struct gone_waiter *waiters;
 	struct box_usage usage;
-	struct part *usage_part;
+	struct usage_reader *usage_readers; /* while it is being read */
 	bool is_private;
 	bool wanted_gone; /* destroy as soon as it is built */
 	char image[IMAGE_NAME_BYTES_MAX];
@@ -86,10 +93,5 @@ void sandboxes_destroy_all(struct shard *shard);
 /* A connection ended: its sandboxes with on_disconnect = destroy go, on every shard. */
 void sandboxes_disconnect(struct shard *shard, uint64_t client);
 
-/*
- * Does a sandbox match a selection? An empty one matches nothing; `subject` counts as one more id.
- */
-bool sandbox_matches(const struct sandbox *sandbox, const struct wire *payload,
-		     const struct dsec_wire_select *select, struct dsec_wire_id subject);
 bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payload,
 			const struct dsec_wire_items *labels);

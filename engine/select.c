@@ -9,37 +9,16 @@
 #include "engine/base/cleanup.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
+#include "engine/selection.h"
 #include "engine/shard.h"
 
-static struct status select_check(const struct request *request)
+static struct status field_invalid(const char *table, const char *field)
 {
-	const struct wire *w = &request->payload;
-	const struct dsec_wire_select *select = &request->body.select;
-	struct status s = {
-		.code = DSEC_INVALID, .blame = DSEC_BLAME_CALLER, .error = EINVAL, .table = "select"
-	};
-	const char *ids;
-
-	if (wire_bytes(w, select->ids, &ids) < 0 ||
-	    select->ids.bytes != (uint64_t)select->count * sizeof(struct dsec_wire_id))
-		s.step = "ids";
-	else if (wire_items_check(w, &select->labels) < 0 || select->labels.count % 2)
-		s.step = "labels";
-	else if (select->job.hi || select->job.lo)
-		s.step = "job";
-	else if (!wire_is_zero(select->reserved, sizeof select->reserved))
-		s.step = "reserved";
-	else
-		return STATUS_OK;
-	return s;
-}
-
-static bool part_selects(const struct part *part, const struct sandbox *sandbox)
-{
-	const struct request *request = part->request;
-
-	return sandbox && sandbox_matches(sandbox, &request->payload, &request->body.select,
-					  request->entry.subject);
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = EINVAL,
+				.table = table,
+				.step = field };
 }
 
 enum { DESTROYS_PER_TURN = 64 };
@@ -47,20 +26,19 @@ enum { DESTROYS_PER_TURN = 64 };
 static void destroy_more(struct mail *mail, void *owner)
 {
 	struct part *part = container_of(mail, struct part, mail);
-	struct shard *shard = owner;
+	uint32_t steps = WALK_STEPS;
+	struct sandbox *sandbox;
 
-	for (int destroyed = 0; part->started < shard->sandboxes.count;) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, part->started++);
-
-		if (!part_selects(part, sandbox))
-			continue;
+	(void)owner; /* part->shard */
+	for (int destroyed = 0; destroyed < DESTROYS_PER_TURN; destroyed++) {
+		sandbox = selection_next(part, &steps);
+		if (!sandbox)
+			break;
 		sandbox_destroy(sandbox, part);
-		if (++destroyed == DESTROYS_PER_TURN) {
-			part_again(part, destroy_more);
-			return;
-		}
 	}
-	if (--part->running == 0)
+	if (!selection_is_over(part))
+		part_again(part, destroy_more);
+	else if (--part->running == 0)
 		part_end(part, NULL, NULL);
 }
 
@@ -81,16 +59,17 @@ static bool destroys_one(const struct part *part, struct sandbox **ret)
 
 void destroy_part(struct part *part)
 {
-	struct status s = select_check(part->request);
+	const char *wrong = selection_wrong(part->request);
+	struct status s = field_invalid("select", wrong);
 	struct sandbox *sandbox = NULL;
 
-	if (s.code) {
+	if (wrong) {
 		part_end(part, &s, NULL);
 		return;
 	}
 	part->running = 1; /* ours, until the walk is over */
 	if (!destroys_one(part, &sandbox)) {
-		destroy_more(&part->mail, part->shard);
+		part_again(part, destroy_more);
 		return;
 	}
 	if (sandbox)
@@ -143,47 +122,84 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 
 enum { ROWS_PER_TURN = 64 };
 
-/* The next rows in order of id after `after`: the smallest few of all that match. */
-static uint32_t rows_next(const struct part *part, uint64_t after,
-			  const struct sandbox *ret[ROWS_PER_TURN])
+/* part->work: the next rows, the smallest few ids of all that match and come after part->after. */
+struct listing {
+	uint32_t at; /* how far the shard's sandboxes were looked at */
+	uint32_t count;
+	uint64_t ids[ROWS_PER_TURN];
+};
+
+static void listing_add(struct listing *listing, uint64_t id)
+{
+	uint32_t at;
+
+	listing->count -= listing->count == ROWS_PER_TURN;
+	for (at = listing->count; at && listing->ids[at - 1] > id; at--)
+		listing->ids[at] = listing->ids[at - 1];
+	listing->ids[at] = id;
+	listing->count++;
+}
+
+/* False: there are more to look at. */
+static bool listing_fill(struct listing *listing, const struct part *part)
 {
 	const struct request *request = part->request;
+	const struct dsec_wire_items *labels = &request->body.list.labels;
 	const struct pool *pool = &part->shard->sandboxes;
-	uint32_t count = 0;
+	uint32_t steps = WALK_STEPS;
 
-	for (uint32_t i = 0; i < pool->count; i++) {
-		const struct sandbox *sandbox = pool_at(pool, i);
-		uint32_t at;
+	for (; steps && listing->at < pool->count; listing->at++) {
+		const struct sandbox *sandbox = pool_at(pool, listing->at);
 
-		if (!sandbox || sandbox->state == DSEC_STATE_CREATING || sandbox->id.lo <= after ||
-		    (count == ROWS_PER_TURN && sandbox->id.lo > ret[count - 1]->id.lo) ||
-		    !sandbox_has_labels(sandbox, &request->payload, &request->body.list.labels))
+		steps--;
+		if (!sandbox || sandbox->state == DSEC_STATE_CREATING ||
+		    sandbox->id.lo <= part->after ||
+		    (listing->count == ROWS_PER_TURN &&
+		     sandbox->id.lo > listing->ids[ROWS_PER_TURN - 1]))
 			continue;
-		count -= count == ROWS_PER_TURN;
-		for (at = count; at && ret[at - 1]->id.lo > sandbox->id.lo; at--)
-			ret[at] = ret[at - 1];
-		ret[at] = sandbox;
-		count++;
+		selection_count(sandbox, labels, &steps);
+		if (sandbox_has_labels(sandbox, &request->payload, labels))
+			listing_add(listing, sandbox->id.lo);
 	}
-	return count;
+	return listing->at == pool->count;
+}
+
+static void list_end(struct part *part, const struct status *status)
+{
+	free(part->work);
+	part->work = NULL;
+	part_end(part, status, NULL);
 }
 
 static void list_more(struct mail *mail, void *owner)
 {
 	struct part *part = container_of(mail, struct part, mail);
+	struct listing *listing = part->work;
+	struct dsec_wire_id id = { .hi = part->shard->node->id };
 	uint32_t limit = part->request->body.list.limit;
-	const struct sandbox *rows[ROWS_PER_TURN];
-	uint32_t count = part->unheard ? 0 : rows_next(part, part->after, rows), emitted = 0;
 
 	(void)owner; /* part->shard */
-	while (emitted < count && (!limit || part->started < limit))
-		emit_row(part, rows[emitted++]);
-	if (emitted)
-		part->after = rows[emitted - 1]->id.lo;
-	if (emitted == ROWS_PER_TURN)
-		part_again_with_room(part, list_more);
-	else
-		part_end(part, NULL, NULL);
+	if (part->unheard) {
+		list_end(part, NULL);
+		return;
+	}
+	if (!listing_fill(listing, part)) {
+		part_again(part, list_more);
+		return;
+	}
+	for (uint32_t i = 0; i < listing->count && (!limit || part->started < limit); i++) {
+		id.lo = part->after = listing->ids[i];
+		const struct sandbox *sandbox = sandbox_find(part->shard, id);
+
+		if (sandbox) /* it may have gone since it was looked at */
+			emit_row(part, sandbox);
+	}
+	if (listing->count < ROWS_PER_TURN || (limit && part->started == limit)) {
+		list_end(part, NULL);
+		return;
+	}
+	listing->at = listing->count = 0;
+	part_again_with_room(part, list_more);
 }
 
 static const char *list_wrong(const struct request *request, struct dsec_wire_id *ret_cursor)
@@ -191,7 +207,7 @@ static const char *list_wrong(const struct request *request, struct dsec_wire_id
 	const struct dsec_wire_list *list = &request->body.list;
 	const char *cursor;
 
-	if (wire_items_check(&request->payload, &list->labels) < 0 || list->labels.count % 2)
+	if (!selection_labels_fit(&request->payload, &list->labels))
 		return "labels";
 	if (wire_bytes(&request->payload, list->cursor, &cursor) < 0 ||
 	    (list->cursor.bytes && list->cursor.bytes != sizeof *ret_cursor))
@@ -205,13 +221,14 @@ void list_part(struct part *part)
 {
 	struct dsec_wire_id cursor = { 0 };
 	const char *wrong = list_wrong(part->request, &cursor);
-	struct status s = { .code = DSEC_INVALID,
-			    .blame = DSEC_BLAME_CALLER,
-			    .error = EINVAL,
-			    .table = "list",
-			    .step = wrong };
+	struct status s = field_invalid("list", wrong);
 
-	if (wrong) {
+	if (!wrong) {
+		part->work = calloc(1, sizeof(struct listing));
+		if (!part->work)
+			s = status_of_errno(-ENOMEM, "list", "rows");
+	}
+	if (!part->work) {
 		part_end(part, &s, NULL);
 		return;
 	}
@@ -220,7 +237,7 @@ void list_part(struct part *part)
 		part->after = cursor.lo;
 	else if (cursor.hi > part->shard->node->id)
 		part->after = UINT64_MAX;
-	list_more(&part->mail, part->shard);
+	part_again(part, list_more);
 }
 
 /* ---- stats: one request to a launcher per sandbox, a few at a time ---- */
@@ -232,7 +249,7 @@ static void stats_more(struct part *part);
 static void usage_done(struct box_usage *usage, int error)
 {
 	struct sandbox *sandbox = usage->owner;
-	struct part *part = sandbox->usage_part;
+	struct usage_reader *reader = sandbox->usage_readers, *next;
 	struct dsec_wire_stats body = {
 		.size = sizeof body,
 		.processes = usage->processes,
@@ -247,46 +264,94 @@ static void usage_done(struct box_usage *usage, int error)
 		.kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body, .bytes = sizeof body
 	};
 
-	sandbox->usage_part = NULL;
+	sandbox->usage_readers = NULL;
 	if (error)
 		e = (struct emission){ .kind = DSEC_EV_ROW,
 				       .subject = sandbox->id,
 				       .status = status_of_errno(error, "stats", "read") };
-	part_emit(part, &e);
-	part->running--;
+	for (struct usage_reader *r = reader; r; r = r->next) {
+		part_emit(r->part, &e);
+		r->part->running--;
+	}
 	sandbox_usage_over(sandbox);
-	stats_more(part);
+	for (; reader; reader = next) {
+		next = reader->next;
+		stats_more(reader->part);
+		free(reader);
+	}
+}
+
+/* One that is being read for somebody already is read for us too. */
+static void stats_read(struct part *part, struct sandbox *sandbox)
+{
+	uint32_t index = pool_index_of(&part->shard->sandboxes, sandbox);
+	uint64_t *seen = (uint64_t *)part->work + index / 64, bit = 1ull << index % 64;
+	struct usage_reader *reader;
+
+	if (sandbox->state != DSEC_STATE_RUNNING || *seen & bit)
+		return;
+	reader = malloc(sizeof *reader);
+	if (!reader) {
+		struct status s = status_of_errno(-ENOMEM, "stats", "read");
+
+		status_merge(&part->status, &s);
+		return;
+	}
+	*seen |= bit;
+	*reader = (struct usage_reader){ part, sandbox->usage_readers };
+	if (!reader->next) {
+		sandbox->usage.owner = sandbox;
+		sandbox->usage.done = usage_done;
+		if (sandbox->box->backend->class->box_usage(sandbox->box, &sandbox->usage) < 0) {
+			free(reader); /* it ends just now */
+			return;
+		}
+	}
+	sandbox->usage_readers = reader;
+	part->running++;
+}
+
+static void stats_again(struct mail *mail, void *owner)
+{
+	(void)owner; /* part->shard */
+	stats_more(container_of(mail, struct part, mail));
 }
 
 static void stats_more(struct part *part)
 {
-	struct shard *shard = part->shard;
+	uint32_t steps = WALK_STEPS;
+	struct sandbox *sandbox;
 
-	while (part->started < shard->sandboxes.count && part->running < STATS_AT_ONCE) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, part->started++);
-
-		if (!part_selects(part, sandbox) || sandbox->state != DSEC_STATE_RUNNING ||
-		    sandbox->usage_part)
-			continue;
-		sandbox->usage.owner = sandbox;
-		sandbox->usage.done = usage_done;
-		sandbox->usage_part = part;
-		part->running++;
-		if (shard->backend->class->box_usage(sandbox->box, &sandbox->usage) < 0) {
-			sandbox->usage_part = NULL; /* it ends just now */
-			part->running--;
-		}
+	while (part->running < STATS_AT_ONCE) {
+		sandbox = selection_next(part, &steps);
+		if (!sandbox)
+			break;
+		stats_read(part, sandbox);
 	}
-	if (part->started == shard->sandboxes.count && !part->running && !part->ended)
-		part_end(part, NULL, NULL);
+	if (part->running)
+		return; /* until one of them was read */
+	if (!selection_is_over(part)) {
+		part_again(part, stats_again);
+		return;
+	}
+	free(part->work);
+	part->work = NULL;
+	part_end(part, NULL, NULL);
 }
 
+/* part->work: a bit per sandbox that was read, so that one named twice has one row. */
 void stats_part(struct part *part)
 {
-	struct status s = select_check(part->request);
+	const char *wrong = selection_wrong(part->request);
+	struct status s = field_invalid("select", wrong);
 
-	if (s.code)
-		part_end(part, &s, NULL);
+	if (!wrong) {
+		part->work = calloc(part->shard->sandboxes.count / 64 + 1, sizeof(uint64_t));
+		if (!part->work)
+			s = status_of_errno(-ENOMEM, "stats", "rows");
+	}
+	if (part->work)
+		part_again(part, stats_again);
 	else
-		stats_more(part);
+		part_end(part, &s, NULL);
 }

@@ -57,13 +57,32 @@ static void shard_deliver_local(struct shard *shard)
 	}
 }
 
+void shard_walk(struct shard *shard, struct mail *mail)
+{
+	mail->next = NULL;
+	*shard->walks_last = mail;
+	shard->walks_last = &mail->next;
+}
+
+static void shard_walk_on(struct shard *shard)
+{
+	struct mail *mail = shard->walks;
+
+	if (!mail)
+		return;
+	shard->walks = mail->next;
+	if (!shard->walks)
+		shard->walks_last = &shard->walks;
+	mail->deliver(mail, shard);
+}
+
 /* ---- the loop ---- */
 
 static uint64_t shard_wait_until(struct shard *shard, bool more)
 {
 	uint64_t until = timers_next(&shard->timers);
 
-	if (more || shard->local || channels_rest(shard))
+	if (more || shard->local || shard->walks || channels_rest(shard))
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
@@ -105,6 +124,8 @@ static void shard_run(struct shard *shard)
 		io_account(shard->io, (uintptr_t)channels_drain);
 		shard_deliver_local(shard);
 		io_account(shard->io, (uintptr_t)shard_deliver_local);
+		shard_walk_on(shard);
+		io_account(shard->io, (uintptr_t)shard_walk_on);
 		channels_announce(shard);
 		io_account(shard->io, (uintptr_t)channels_announce);
 		shard_watch(shard);
@@ -310,6 +331,7 @@ int shard_start(struct node *node, uint32_t number, struct shard **ret)
 	shard->config = node->config;
 	shard->number = number;
 	shard->local_last = &shard->local;
+	shard->walks_last = &shard->walks;
 	starting.shard = shard;
 	r = -pthread_create(&shard->thread, NULL, shard_main, &starting);
 	if (r < 0) {

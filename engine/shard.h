@@ -71,6 +71,7 @@ struct shard {
 	uint64_t id_sequence;
 	uint32_t rotation;		  /* where the next single create goes */
 	struct mail *local, **local_last; /* to itself */
+	struct mail *walks, **walks_last; /* pieces of long walks: one per turn, in order */
 	pthread_t thread;
 	int start_error;
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
@@ -92,5 +93,10 @@ void shard_end(struct shard *shard, struct io *from);
 void shard_free(struct shard *shard);
 /* Mail to any shard, this one too; delivered by its loop. */
 void shard_send(struct shard *from, struct shard *to, struct mail *mail);
+/*
+ * Mail to itself that is a piece of long work, at most a few hundred microseconds: of these only
+ * one is delivered per turn, so that many of them delay nobody.
+ */
+void shard_walk(struct shard *shard, struct mail *mail);
 /* A sandbox, channel or request of this shard went: the shard may be done stopping. */
 void shard_check_stopped(struct shard *shard);
