@@ -22,6 +22,7 @@ enum {
 	EXEC_OUTPUT_BYTES_MAX = 4 << 20, /* head + tail of one stream */
 	EXEC_OUTPUT_BYTES_DEFAULT = 64 << 10,
 	EXEC_ARGUMENT_BYTES_MAX = 128 << 10,
+	EXEC_ENV_COUNT_MAX = 512, /* of an exec, and of its sandbox */
 	EXEC_INPUT_BYTES_MAX = 1 << 20,
 	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
 	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,

@@ -95,6 +95,22 @@ static struct status check_absent(const struct wire *w, const struct dsec_wire_c
 	return STATUS_OK;
 }
 
+/* What no program could be started with is refused here already. */
+static int check_env(const struct wire *w, const struct dsec_wire_items *env)
+{
+	struct dsec_wire_ref item;
+	uint32_t cursor = 0;
+
+	if (env->bytes > ENV_BYTES_MAX || env->count > EXEC_ENV_COUNT_MAX)
+		return -E2BIG;
+	if (wire_items_check(w, env) < 0)
+		return -EINVAL;
+	while (wire_next(w, env, &cursor, &item) > 0)
+		if (memchr(w->payload + item.at, 0, item.bytes))
+			return -EINVAL;
+	return 0;
+}
+
 static struct status check_fields(struct creation *creation)
 {
 	struct request *request = creation->part->request;
@@ -123,8 +139,9 @@ static struct status check_fields(struct creation *creation)
 	r = wire_string(w, c->user, creation->user, sizeof creation->user);
 	if (r < 0)
 		return create_invalid("user", r, "at most 63 bytes");
-	if (c->env.bytes > ENV_BYTES_MAX || wire_items_check(w, &c->env) < 0)
-		return create_invalid("env", -E2BIG, "at most 16384 bytes of NAME=value");
+	r = check_env(w, &c->env);
+	if (r < 0)
+		return create_invalid("env", r, "at most 512 of NAME=value, 16384 bytes in all");
 	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count > LABEL_COUNT_MAX ||
 	    c->labels.count % 2)
 		return create_invalid("labels", -E2BIG, "at most 64 pairs, 2048 bytes in all");

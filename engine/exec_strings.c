@@ -53,53 +53,60 @@ static int pack_items(struct packing *p, const struct wire *w, const struct dsec
 	return 0;
 }
 
-/* Does the list set the variable of "NAME=…"? */
-static bool env_sets(const struct wire *w, const struct dsec_wire_items *env, const char *entry,
-		     uint32_t entry_bytes)
+/* An environment on the wire, taken apart once: it is searched often. */
+struct variables {
+	const char *payload;
+	uint32_t count;
+	struct dsec_wire_ref items[EXEC_ENV_COUNT_MAX];
+};
+
+static void variables_read(struct variables *v, const struct wire *w,
+			   const struct dsec_wire_items *env)
+{
+	uint32_t cursor = 0;
+
+	v->payload = w->payload;
+	v->count = 0;
+	while (v->count < EXEC_ENV_COUNT_MAX &&
+	       wire_next(w, env, &cursor, &v->items[v->count]) > 0)
+		v->count++;
+}
+
+/* Do they set the variable of "NAME=…"? */
+static bool variables_set(const struct variables *v, const char *entry, uint32_t entry_bytes)
 {
 	const char *equals = memchr(entry, '=', entry_bytes);
 	uint32_t name_bytes = equals ? (uint32_t)(equals - entry) + 1 : entry_bytes;
-	struct dsec_wire_ref item;
-	uint32_t cursor = 0;
 
-	while (wire_next(w, env, &cursor, &item) > 0)
-		if (item.bytes >= name_bytes && !memcmp(w->payload + item.at, entry, name_bytes))
+	for (uint32_t i = 0; i < v->count; i++)
+		if (v->items[i].bytes >= name_bytes &&
+		    !memcmp(v->payload + v->items[i].at, entry, name_bytes))
 			return true;
 	return false;
 }
 
 /* The sandbox's own entries and the defaults, where nothing above them sets the same name. */
-static int pack_env(struct packing *p, const struct sandbox *sandbox, const struct wire *w,
-		    const struct dsec_wire_items *env, bool is_root)
+static void pack_env(struct packing *p, const struct variables *wished,
+		     const struct variables *own, bool is_root)
 {
-	const struct wire own = { sandbox->env.bytes, sandbox->env.byte_count };
-	const struct dsec_wire_items own_env = { 0, own.bytes, sandbox->env.count, 0 };
 	static const char *const defaults[] = { PATH_DEFAULT, "HOME=/root" };
-	struct dsec_wire_ref item;
-	uint32_t cursor = 0;
-	int r;
 
-	r = pack_items(p, w, env);
-	if (r < 0)
-		return r;
-	while (wire_next(&own, &own_env, &cursor, &item) > 0) {
-		const char *entry = own.payload + item.at;
+	for (uint32_t i = 0; i < own->count; i++) {
+		const char *entry = own->payload + own->items[i].at;
 
-		if (memchr(entry, 0, item.bytes))
-			return -EINVAL;
-		if (!env_sets(w, env, entry, item.bytes))
-			pack(p, entry, item.bytes);
+		if (!variables_set(wished, entry, own->items[i].bytes))
+			pack(p, entry, own->items[i].bytes);
 	}
 	for (uint32_t i = 0; i < (is_root ? 2 : 1); i++) {
 		uint32_t bytes = (uint32_t)strlen(defaults[i]);
 
-		if (!env_sets(w, env, defaults[i], bytes) &&
-		    !env_sets(&own, &own_env, defaults[i], bytes))
+		if (!variables_set(wished, defaults[i], bytes) &&
+		    !variables_set(own, defaults[i], bytes))
 			pack(p, defaults[i], bytes);
 	}
-	return 0;
 }
 
+/* Sizes first: what is too large is not walked. */
 static struct status strings_check(const struct sandbox *sandbox, const struct wire *w,
 				   const struct dsec_wire_exec *wish)
 {
@@ -107,15 +114,17 @@ static struct status strings_check(const struct sandbox *sandbox, const struct w
 			 sandbox->env.byte_count + DEFAULTS_BYTES;
 	const char *cwd;
 
+	if (bytes > EXEC_ARGUMENT_BYTES_MAX ||
+	    (uint64_t)wish->argv.count + wish->env.count + sandbox->env.count + 2 > STRINGS_MAX)
+		return strings_invalid("argv", -E2BIG);
+	if (wish->env.count > EXEC_ENV_COUNT_MAX)
+		return strings_invalid("env", -E2BIG);
 	if (wire_items_check(w, &wish->argv) < 0 || !wish->argv.count)
 		return strings_invalid("argv", -EINVAL);
 	if (wire_items_check(w, &wish->env) < 0)
 		return strings_invalid("env", -EINVAL);
 	if (wire_bytes(w, wish->cwd, &cwd) < 0 || (cwd && memchr(cwd, 0, wish->cwd.bytes)))
 		return strings_invalid("cwd", -EINVAL);
-	if (bytes > EXEC_ARGUMENT_BYTES_MAX ||
-	    (uint64_t)wish->argv.count + wish->env.count + sandbox->env.count + 2 > STRINGS_MAX)
-		return strings_invalid("argv", -E2BIG);
 	return STATUS_OK;
 }
 
@@ -124,7 +133,10 @@ struct status exec_strings(const struct sandbox *sandbox, const struct request *
 {
 	const struct dsec_wire_exec *wish = &request->body.exec;
 	const struct wire *w = &request->payload;
+	const struct wire own_wire = { sandbox->env.bytes, sandbox->env.byte_count };
+	const struct dsec_wire_items own_env = { 0, own_wire.bytes, sandbox->env.count, 0 };
 	struct status s = strings_check(sandbox, w, wish);
+	struct variables wished, own;
 	struct packing p = { 0 };
 
 	if (s.code)
@@ -138,8 +150,11 @@ struct status exec_strings(const struct sandbox *sandbox, const struct request *
 		return strings_invalid("argv", -EINVAL);
 	ret->argument_count = p.count;
 	p.count = 0;
-	if (pack_env(&p, sandbox, w, &wish->env, !*user || !strcmp(user, "root")) < 0)
+	if (pack_items(&p, w, &wish->env) < 0)
 		return strings_invalid("env", -EINVAL);
+	variables_read(&wished, w, &wish->env);
+	variables_read(&own, &own_wire, &own_env);
+	pack_env(&p, &wished, &own, !*user || !strcmp(user, "root"));
 	ret->environment_count = p.count;
 	pack(&p, w->payload + wish->cwd.at, wish->cwd.bytes);
 	ret->string_bytes = p.used;
