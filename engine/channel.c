@@ -154,8 +154,11 @@ static bool ring_can_take(const struct channel *channel)
 	return channel_may_take(channel, op);
 }
 
-/* One request out of the ring. False: none there, no room for it, or the client broke the rules. */
-static bool ring_take(struct channel *channel)
+/*
+ * One request out of the ring; its payload adds to *bytes. False: none there, no room for it, or the
+ * client broke the rules.
+ */
+static bool ring_take(struct channel *channel, uint32_t *bytes)
 {
 	uint32_t tail = __atomic_load_n(&channel->shared->submission_tail, __ATOMIC_ACQUIRE);
 	uint32_t waiting = tail - channel->submission_head;
@@ -182,6 +185,7 @@ static bool ring_take(struct channel *channel)
 		if (!payload)
 			return false; /* later: memory is short now */
 		memcpy(payload, channel->arena + entry.payload_at, entry.payload_bytes);
+		*bytes += entry.payload_bytes;
 	}
 	channel->submission_head++;
 	__atomic_store_n(&channel->shared->submission_head, channel->submission_head,
@@ -197,13 +201,14 @@ bool channels_drain(struct shard *shard)
 	bool more = false;
 
 	for (struct channel *channel = shard->awake; channel; channel = channel->next_awake) {
-		int taken = 0;
+		uint32_t taken = 0, bytes = 0;
 
 		if (channel->is_backlogged)
 			channel_flush(channel);
-		while (!channel->closing && taken < CHANNEL_DRAIN_MAX && ring_take(channel))
+		while (!channel->closing && taken < CHANNEL_DRAIN_MAX &&
+		       bytes < CHANNEL_DRAIN_BYTES_MAX && ring_take(channel, &bytes))
 			taken++;
-		more |= taken == CHANNEL_DRAIN_MAX;
+		more |= taken == CHANNEL_DRAIN_MAX || bytes >= CHANNEL_DRAIN_BYTES_MAX;
 	}
 	return more;
 }

@@ -16,7 +16,8 @@ struct request;
 struct shard;
 struct pending_event;
 
-enum { CHANNEL_DRAIN_MAX = 64 /* entries per turn: a busy client buys no more */ };
+/* Entries and bytes of payload per turn: a busy client buys no more. */
+enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 1 << 20 };
 
 struct channel {
 	struct shard *shard;
