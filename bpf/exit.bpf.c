@@ -131,6 +131,17 @@ static __always_inline void death_spill(void *ring, __u32 shard,
 	}
 }
 
+/* Threads that were released are in sum_sched_runtime; the leader stays until it is waited for. */
+static __always_inline void death_account(struct policy_death *death, struct task_struct *task,
+					  struct signal_struct *signal)
+{
+	death->cpu_ns = signal->sum_sched_runtime + task->se.sum_exec_runtime + signal->cutime +
+			signal->cstime;
+	if (task != task->group_leader)
+		death->cpu_ns += task->group_leader->se.sum_exec_runtime;
+	death->peak_pages = signal->maxrss > signal->cmaxrss ? signal->maxrss : signal->cmaxrss;
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(dsec_exit, struct task_struct *task)
 {
@@ -169,6 +180,7 @@ int BPF_PROG(dsec_exit, struct task_struct *task)
 		death.code = signal->group_exit_code;
 	else
 		death.code = leader->exit_code;
+	death_account(&death, task, signal);
 	record = bpf_ringbuf_reserve(ring, sizeof(*record), 0);
 	if (!record) {
 		death_spill(ring, index, &process, &death);

@@ -74,6 +74,8 @@ struct guard_death {
 	uint64_t cgroup_id; /* of the shard's child the task was in: the slot's cgroup */
 	int32_t pid;	    /* in the engine's pid namespace */
 	int32_t code;
+	uint64_t cpu_us;     /* of the process and of those of its children that it waited for */
+	uint64_t peak_bytes; /* most resident memory of the process, or of one of those */
 };
 
 /* The shard's stream; its fd becomes readable when deaths wait. -EOPNOTSUPP without capability. */

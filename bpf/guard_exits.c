@@ -153,6 +153,8 @@ static void death_tell(struct consumer *consumer, const struct policy_death *dea
 		.cgroup_id = death->cgroup_id,
 		.pid = death->pid,
 		.code = death->code,
+		.cpu_us = death->cpu_ns / 1000,
+		.peak_bytes = death->peak_pages * (uint64_t)sysconf(_SC_PAGESIZE),
 	};
 
 	consumer->done++;

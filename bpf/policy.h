@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 1,    /* grows with every change of a struct below */
+	POLICY_VERSION = 2,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -51,9 +51,11 @@ struct policy_process {
 
 /* Record of a shard's ring and value of its spill (deaths that found the ring full). */
 struct policy_death {
-	__u64 cgroup_id; /* of the slot */
-	__s32 pid;	 /* in the engine's pid namespace; 0: no death, only a wake-up */
-	__s32 code;	 /* as in a wait status */
+	__u64 cgroup_id;  /* of the slot */
+	__s32 pid;	  /* in the engine's pid namespace; 0: no death, only a wake-up */
+	__s32 code;	  /* as in a wait status */
+	__u64 cpu_ns;	  /* of the process and of those of its children that it waited for */
+	__u64 peak_pages; /* most resident memory of the process, or of one of those */
 };
 
 /* counts[shard] only grow; the engine compares. */
@@ -78,7 +80,7 @@ struct policy_engine {
 _Static_assert(sizeof(struct policy_cgroup) == 8, "no padding");
 _Static_assert(sizeof(struct policy_network) == 8, "no padding");
 _Static_assert(sizeof(struct policy_shard) == 8, "no padding");
-_Static_assert(sizeof(struct policy_death) == 16, "no padding");
+_Static_assert(sizeof(struct policy_death) == 32, "no padding");
 _Static_assert(sizeof(struct policy_death_counts) == 16, "no padding");
 _Static_assert(sizeof(struct policy_process) == 16, "no padding");
 _Static_assert(sizeof(struct policy_report) == 8, "no padding");

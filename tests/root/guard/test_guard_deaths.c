@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -231,6 +232,53 @@ Test(deaths, are_told_once_with_the_wait_status)
 		if (way != TERMINATED && way != SEGMENT)
 			death_check(way, TREE_SLOT0, CLONE_NEWPID);
 	}
+}
+
+static uint64_t cpu_spent_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static void cpu_spend(uint64_t us)
+{
+	uint64_t until_us = cpu_spent_us() + us;
+
+	while (cpu_spent_us() < until_us)
+		;
+}
+
+Test(deaths, tell_what_the_process_and_its_children_used)
+{
+	enum { OWN_US = 30000, CHILD_US = 50000, TOUCHED_BYTES = 64 << 20 };
+	pid_t pid;
+
+	guard_start(0, 0);
+	pid = tree_fork(&tree, TREE_SLOT0, 0);
+	cr_assert(pid >= 0);
+	if (pid == 0) {
+		pid_t child = fork();
+
+		if (child == 0) {
+			volatile char *touched = malloc(TOUCHED_BYTES);
+
+			for (size_t at = 0; touched && at < TOUCHED_BYTES; at += 4096)
+				touched[at] = 1;
+			cpu_spend(CHILD_US);
+			_exit(touched ? 0 : 1);
+		}
+		cpu_spend(OWN_US);
+		_exit(waitpid(child, NULL, 0) == child ? 0 : 1);
+	}
+	cr_assert_eq(child_reap(pid), 0);
+	cr_assert(deaths_await(0, 1));
+	/* The kernel counts a child's time by ticks where it does not count exactly: a tenth off. */
+	cr_expect_geq(told[0].cpu_us, (OWN_US + CHILD_US) * 9 / 10);
+	cr_expect_leq(told[0].cpu_us, 10 * (OWN_US + CHILD_US));
+	cr_expect_geq(told[0].peak_bytes, TOUCHED_BYTES);
+	cr_expect_leq(told[0].peak_bytes, 4ull * TOUCHED_BYTES);
 }
 
 Test(deaths, of_children_of_the_engine_by_clone_parent_are_told)
