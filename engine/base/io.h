@@ -122,6 +122,8 @@ void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events);
  * until done(). (IORING_OP_WAITID, Linux 6.7.)
  */
 void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info);
+/* Wait for its end and leave it to be reaped: until then the pid is its own. */
+void io_watch_pid(struct io *io, struct io_op *op, int pid, void *ret_info);
 /*
  * Asks for the cancellation of `target`: it still completes, with -ECANCELED or its result.
  * Nothing happens when it is not in flight; asking twice is asking once.

@@ -256,6 +256,15 @@ void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
 	sqe->file_index = WEXITED;
 }
 
+void io_watch_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
+{
+	struct io_uring_sqe *sqe = sqe_for(io, op);
+
+	io_uring_prep_rw(OP_WAITID, sqe, pid, NULL, P_PID, 0);
+	sqe->addr2 = (uintptr_t)ret_info;
+	sqe->file_index = WEXITED | WNOWAIT;
+}
+
 void io_cancel(struct io *io, struct io_op *target)
 {
 	if (!(target->flags & IO_IN_FLIGHT) ||

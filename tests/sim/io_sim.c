@@ -321,6 +321,12 @@ void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
 	op_submit(io, op, (struct world_op){ WORLD_WAIT_PID, pid, ret_info, 0 });
 }
 
+/* The same here: nobody in the simulated world asks a child twice. */
+void io_watch_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
+{
+	io_wait_pid(io, op, pid, ret_info);
+}
+
 void io_cancel(struct io *io, struct io_op *target)
 {
 	struct world *world = io->world;

@@ -267,3 +267,25 @@ Test(io, wait_pid_reaps_and_says_how_it_ended)
 	cr_assert_eq(errno, ECHILD);
 	io_close(io);
 }
+
+Test(io, watch_pid_tells_the_end_and_leaves_the_child_to_be_reaped)
+{
+	struct io *io = io_new(8);
+	struct probe probe = { .op.done = probe_done };
+	siginfo_t info = { 0 };
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(7);
+	io_watch_pid(io, &probe.op, pid, &info);
+	turn_until(io, &probe, 1);
+	cr_assert_eq(probe.res, 0);
+	cr_assert_eq(info.si_pid, pid);
+	cr_assert_eq(kill(pid, 0), 0, "the pid is still its own");
+	io_wait_pid(io, &probe.op, pid, &info);
+	turn_until(io, &probe, 2);
+	cr_assert_eq(info.si_status, 7);
+	cr_assert_eq(waitpid(pid, NULL, WNOHANG), -1);
+	cr_assert_eq(errno, ECHILD);
+	io_close(io);
+}
