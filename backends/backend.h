@@ -110,6 +110,7 @@ struct run {
 	void (*ended)(struct run *run, int status);
 	const char *failed_step;
 	bool program_failed; /* the error is the guest's: argv0, cwd, user */
+	bool box_died;	     /* ended: PID 1 had died by then, and takes everything along */
 };
 
 struct box_usage {

@@ -12,7 +12,7 @@
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
 
-enum { CHILD_GONE, CHILD_WATCHED, CHILD_DEAD, CHILD_REAPING, CHILD_EARLY };
+enum { CHILD_GONE, CHILD_WATCHED, CHILD_DEAD, CHILD_REAPING, CHILD_REAPED, CHILD_EARLY };
 enum { EARLY_MAX = 1024, DEATHS_PER_TURN = 256 };
 /* A reply names a pid within the launcher's own limits; later, an early death is a stray. */
 #define EARLY_KEPT_NS (20 * 1000000000ull)
@@ -50,16 +50,25 @@ static int status_of(const siginfo_t *info)
 	return (info->si_status & 0x7f) | (info->si_code == CLD_DUMPED ? 0x80 : 0);
 }
 
+/* Last: the child may be gone after it. */
+static void child_finish(struct child *child)
+{
+	child_remove(child);
+	child->state = CHILD_REAPED;
+	if (child->holds)
+		return;
+	child->state = CHILD_GONE;
+	if (child->ended)
+		child->ended(child, child->status);
+}
+
 static void child_reaped(struct io_op *op, int res)
 {
 	struct child *child = container_of(op, struct child, op);
 
 	/* ECHILD would mean that somebody else reaped it: it is gone all the same. */
-	child_remove(child);
-	child->state = CHILD_GONE;
 	child->status = res < 0 ? SIGKILL : status_of(&child->info);
-	if (child->ended)
-		child->ended(child, child->status);
+	child_finish(child);
 }
 
 static void child_reap(struct child *child)
@@ -67,6 +76,27 @@ static void child_reap(struct child *child)
 	child->state = CHILD_REAPING;
 	child->op.done = child_reaped;
 	io_wait_pid(child->in->io, &child->op, child->pid, &child->info);
+}
+
+static void child_told(struct child *child)
+{
+	if (child->holds)
+		child->state = CHILD_DEAD;
+	else
+		child_reap(child);
+}
+
+static void child_ended_direct(struct io_op *op, int res)
+{
+	(void)res; /* whatever it is, reaping says it again */
+	child_told(container_of(op, struct child, op));
+}
+
+static void child_wait(struct child *child)
+{
+	child->direct = true;
+	child->op.done = child_ended_direct;
+	io_watch_pid(child->in->io, &child->op, child->pid, &child->info);
 }
 
 /* An early death was reaped: it stays in the table with its status until claimed or too old. */
@@ -80,11 +110,9 @@ static void early_reaped(struct io_op *op, int res)
 	if (!claimer)
 		return;
 	claimer->status = child->status;
-	claimer->state = CHILD_GONE;
-	child_remove(claimer);
 	child_remove(child);
 	pool_put(&child->in->early, child);
-	claimer->ended(claimer, claimer->status);
+	child_finish(claimer);
 }
 
 static void early_expire(struct children *children)
@@ -133,10 +161,8 @@ static void child_died(void *context, const struct guard_death *death)
 		child = child->next;
 	if (!child)
 		early_add(children, death->pid);
-	else if (child->holds)
-		child->state = CHILD_DEAD;
-	else
-		child_reap(child);
+	else if (!child->direct)
+		child_told(child);
 }
 
 /* Some deaths are lost: from now on those alive are waited for one by one, which cannot miss. */
@@ -144,10 +170,8 @@ static void children_wait_for_all(struct children *children)
 {
 	for (uint32_t i = 0; i < children->bucket_count; i++) {
 		for (struct child *c = children->buckets[i]; c; c = c->next) {
-			if (c->state != CHILD_WATCHED)
-				continue;
-			c->direct = true;
-			child_reap(c);
+			if (c->state == CHILD_WATCHED && !c->direct)
+				child_wait(c);
 		}
 	}
 }
@@ -200,8 +224,10 @@ void children_done(struct children *children)
 	children->buckets = NULL;
 }
 
+enum claim { CLAIM_NONE, CLAIM_ENDED, CLAIM_ENDING };
+
 /* The death came first: an early entry told after the request was sent may be its child. */
-static bool early_claim(struct children *children, struct child *child, uint64_t sequence)
+static enum claim early_claim(struct children *children, struct child *child, uint64_t sequence)
 {
 	struct child *early = *bucket_of(children, child->pid);
 
@@ -209,33 +235,42 @@ static bool early_claim(struct children *children, struct child *child, uint64_t
 			 early->sequence < sequence))
 		early = early->next;
 	if (!early)
-		return false;
+		return CLAIM_NONE;
 	if (early->state == CHILD_EARLY) {
 		child->status = early->status;
 		child_remove(early);
 		pool_put(&children->early, early);
 		child->ended(child, child->status);
-		return true;
+		return CLAIM_ENDED;
 	}
 	early->claimer = child;
 	child->state = CHILD_REAPING;
 	child_insert(child);
-	return true;
+	return CLAIM_ENDING;
 }
 
-void child_watch(struct children *children, struct child *child, int pid, uint64_t sequence)
+bool child_watch(struct children *children, struct child *child, int pid, uint64_t sequence)
 {
 	child->in = children;
 	child->pid = pid;
 	child->holds = 0;
 	child->state = CHILD_GONE;
-	child->direct = !children->exits;
-	if (children->exits && early_claim(children, child, sequence))
-		return;
+	child->direct = false;
+	if (children->exits) {
+		switch (early_claim(children, child, sequence)) {
+		case CLAIM_ENDED:
+			return false;
+		case CLAIM_ENDING:
+			return true;
+		case CLAIM_NONE:
+			break;
+		}
+	}
 	child->state = CHILD_WATCHED;
 	child_insert(child);
 	if (!children->exits)
-		child_reap(child);
+		child_wait(child);
+	return true;
 }
 
 void child_hold(struct child *child)
@@ -245,21 +280,22 @@ void child_hold(struct child *child)
 
 void child_release(struct child *child)
 {
-	if (--child->holds == 0 && child->state == CHILD_DEAD)
+	if (--child->holds)
+		return;
+	if (child->state == CHILD_DEAD)
 		child_reap(child);
+	else if (child->state == CHILD_REAPED)
+		child_finish(child);
 }
 
-/*
- * A living child that is being waited for: its pid can be used again only after our own thread
- * reaped it, in the turn that also calls child_reaped().
- */
 bool child_is_running(const struct child *child)
 {
-	return child->state == CHILD_WATCHED || (child->state == CHILD_REAPING && child->direct);
+	return child->state == CHILD_WATCHED;
 }
 
 void child_kill(struct child *child)
 {
+	/* Not reaped, so the pid is its own. */
 	if (child_is_running(child))
 		(void)kill(child->pid, SIGKILL); /* it may have died just now: a zombie, no error */
 }

@@ -24,14 +24,15 @@ struct child {
 	int pid;
 	uint8_t state;
 	bool direct; /* waited for while it lives: without death events, or after some were lost */
-	uint32_t holds; /* launcher calls in flight that name the pid: not reaped while > 0 */
+	uint32_t holds; /* launcher calls in flight that name the pid or need what it stands for */
 	int status;
 	/* Early ones: */
 	bool is_early;
 	uint64_t sequence; /* of the team's newest request when the death was told */
 	uint64_t since_ns;
 	struct child *claimer; /* whose reply came while the pid was being reaped */
-	void (*ended)(struct child *child, int status); /* reaped; the child may be watched anew */
+	/* Reaped, and nobody holds it; the child may be watched anew, or be gone afterwards. */
+	void (*ended)(struct child *child, int status);
 };
 
 struct children {
@@ -51,17 +52,21 @@ int children_init(struct children *children, struct io *io, struct guard_exits *
 /* No child may be watched. */
 void children_done(struct children *children);
 /*
- * Watch a new child, named by a reply to the request with this sequence. May call ended() from
- * inside when it is dead and reaped already.
+ * Watch a new child, named by a reply to the request with this sequence. False when it was dead and
+ * reaped already: then ended() was called from inside, and the child may be gone.
  */
-void child_watch(struct children *children, struct child *child, int pid, uint64_t sequence);
+bool child_watch(struct children *children, struct child *child, int pid, uint64_t sequence);
+/*
+ * While it is held a watched child is not reaped, and ended() does not come: its pid and its place
+ * stay its own. The last release may call ended() from inside.
+ */
 void child_hold(struct child *child);
 void child_release(struct child *child);
 static inline bool child_is_alive(const struct child *child)
 {
 	return child->state != 0;
 }
-/* Not known to be dead. */
+/* Not known to be dead. With death events PID 1's is known before those of what it takes along. */
 bool child_is_running(const struct child *child);
 /* SIGKILL; only while watched, hence never to a pid that was reaped. */
 void child_kill(struct child *child);

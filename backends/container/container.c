@@ -133,7 +133,7 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 	}
 	if (reply->pid > 0) {
 		box->init.ended = init_ended;
-		child_watch(&c->children, &box->init, reply->pid, call->sequence);
+		(void)child_watch(&c->children, &box->init, reply->pid, call->sequence);
 	}
 	if (!child_is_alive(&box->init)) {
 		flow_resume(&box->box.flow, reply->error ? -reply->error : -ECHILD);
@@ -302,9 +302,9 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 	struct box_usage *usage = box->usage;
 
 	box->usage = NULL;
-	child_release(&box->init);
 	if (!reply || reply->error) {
 		usage->done(usage, reply ? -reply->error : -EPIPE);
+		child_release(&box->init);
 		return;
 	}
 	usage->cpu_us = reply->cpu_us;
@@ -314,6 +314,7 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 	usage->inodes = reply->inodes;
 	usage->processes = reply->processes;
 	usage->done(usage, 0);
+	child_release(&box->init);
 }
 
 static int container_usage(struct box *box, struct box_usage *usage)

@@ -1,8 +1,9 @@
 /*
  * Runs of the container backend: programs that enter a box from outside. Called by the engine
  * through the class. A run has a leaf cgroup of its own while it lives; its main process is a child
- * of the engine and is reaped before PID 1. What it leaves running stays in the leaf, so a leaf is
- * used again only when a worker found it empty.
+ * of the engine and is reaped before PID 1, which is held while a request that needs its pid or
+ * its slot is under way: else the slot could be another sandbox's by then. What a run leaves running
+ * stays in the leaf, so a leaf is used again only when a worker found it empty.
  */
 #include "backends/container/container.h"
 
@@ -64,16 +65,18 @@ static void kill_replied(struct launch_call *call, const struct launch_reply *re
 	struct container *box = container_of_box(run->run.box);
 	struct containers *c = containers_of(run->run.box->backend);
 
-	child_release(&box->init);
-	if ((!reply || (reply->error && reply->error != ENOENT)) && child_is_running(&box->init)) {
-		/* Not empty yet (a zombie of ours, a slow death), or the worker was lost. */
-		child_hold(&box->init);
+	if (!reply || (reply->error && reply->error != ENOENT)) {
+		/*
+		 * Not empty yet (a zombie of ours, a slow death), or the worker was lost. A leaf that
+		 * was killed must not stay, even if the sandbox ends: the slot outlives it.
+		 */
 		team_call(&c->team, &run->kill_call);
 		return;
 	}
 	box->slot->leaves_made &= ~(1ull << run->leaf);
 	run->kill_wanted = false;
 	run_settle(run);
+	child_release(&box->init);
 }
 
 void container_run_kill(struct run *base)
@@ -100,6 +103,7 @@ static void main_ended(struct child *child, int status)
 
 	run->ended = true;
 	run->status = status;
+	run->run.box_died = !child_is_running(&container_of_box(run->run.box)->init);
 	run_settle(run);
 }
 
@@ -107,8 +111,11 @@ static void leaf_ask(struct container_run *run);
 
 static void start_failed(struct container_run *run, int error)
 {
+	struct container *box = container_of_box(run->run.box);
+
 	leaf_put(run);
 	run->run.started(&run->run, error);
+	child_release(&box->init);
 }
 
 static void failed_child_ended(struct child *child, int status)
@@ -130,7 +137,6 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	struct container *box = container_of_box(run->run.box);
 	struct containers *c = containers_of(run->run.box->backend);
 
-	child_release(&box->init);
 	if (!reply) {
 		/* It may run without anybody knowing: its leaf is emptied, its death a stray's. */
 		run->run.failed_step = "worker";
@@ -141,10 +147,12 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	if (reply->error == EBUSY && reply->leaf_left && !reply->pid) {
 		leaf_put(run);
 		run->leaf++; /* that one holds what an earlier exec left running */
-		if (leaf_find(run))
+		if (leaf_find(run)) {
 			leaf_ask(run);
-		else
-			run->run.started(&run->run, -EAGAIN);
+			return;
+		}
+		run->run.started(&run->run, -EAGAIN);
+		child_release(&box->init);
 		return;
 	}
 	box->slot->leaves_made |= 1ull << run->leaf;
@@ -157,14 +165,15 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 			return;
 		}
 		run->main.ended = failed_child_ended;
-		child_watch(&c->children, &run->main, reply->pid, call->sequence);
-		child_kill(&run->main);
+		if (child_watch(&c->children, &run->main, reply->pid, call->sequence))
+			child_kill(&run->main);
 		return;
 	}
 	run->run.pid = reply->pid;
 	run->main.ended = main_ended;
 	run->run.started(&run->run, 0);
-	child_watch(&c->children, &run->main, reply->pid, call->sequence);
+	(void)child_watch(&c->children, &run->main, reply->pid, call->sequence); /* or it ended */
+	child_release(&box->init);
 }
 
 static void lost_emptied(struct launch_call *call, const struct launch_reply *reply)
@@ -172,8 +181,7 @@ static void lost_emptied(struct launch_call *call, const struct launch_reply *re
 	struct container_run *run = container_of(call, struct container_run, call);
 	struct container *box = container_of_box(run->run.box);
 
-	child_release(&box->init);
-	if ((!reply || (reply->error && reply->error != ENOENT)) && child_is_running(&box->init)) {
+	if (!reply || (reply->error && reply->error != ENOENT)) {
 		leaf_ask(run);
 		return;
 	}
@@ -212,7 +220,6 @@ static void leaf_ask(struct container_run *run)
 		run->call.payload = spec->strings;
 	}
 	request->leaf = run->leaf;
-	child_hold(&box->init);
 	team_call(&c->team, &run->call);
 }
 
@@ -227,6 +234,7 @@ int container_run_start(struct run *base, const struct run_spec *spec)
 	if (!leaf_find(run))
 		return -EAGAIN;
 	run->spec = spec;
+	child_hold(&box->init); /* until it has started or failed */
 	leaf_ask(run);
 	return 0;
 }
