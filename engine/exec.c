@@ -124,6 +124,19 @@ static int start_run(struct flow *f)
 	return r < 0 ? r : FLOW_WAIT;
 }
 
+/* Only where the exec fails after it started: else the program has ended by then. */
+static int end_run(struct flow *f)
+{
+	struct exec *exec = exec_of(f);
+
+	if (exec->run_over)
+		return FLOW_NEXT;
+	exec->killed = true;
+	exec->reason = DSEC_KILLED;
+	exec->sandbox->box->backend->class->run_kill(exec->run);
+	return FLOW_WAIT;
+}
+
 /* ---- step "run": until the main process was reaped ---- */
 
 static void limit_reached(struct timer *timer)
@@ -159,6 +172,10 @@ static void run_ended(struct run *run, int status)
 
 	exec->run_over = true;
 	exec->status = status;
+	if (run->box_died && !exec->killed) {
+		exec->killed = true;
+		exec->reason = DSEC_KILLED;
+	}
 	exec->ended_ns = io_now_ns(exec->sandbox->shard->io);
 	timer_clear(&exec->sandbox->shard->timers, &exec->limit);
 	if (exec->flow.waiting)
@@ -269,8 +286,8 @@ static int drain(struct flow *f)
 static const struct flow_step exec_steps[] = {
 	/* name     start       finish undo         limit_ms */
 	{ "pipes",  make_pipes, NULL,  close_pipes, 0 },
-	{ "start",  start_run,  NULL,  NULL,        0 },
-	{ "run",    wait_run,   NULL,  NULL,        0 },
+	{ "start",  start_run,  NULL,  end_run,     0 },
+	{ "run",    wait_run,   NULL,  stop_ops,    0 },
 	{ "quiet",  stop_ops,   NULL,  NULL,        0 },
 	{ "drain",  drain,      NULL,  NULL,        0 },
 };

@@ -71,6 +71,15 @@ static void result_of_status(const struct exec *exec, struct dsec_wire_result *r
 static bool result_of_failure(const struct exec *exec, int error, struct dsec_wire_result *ret,
 			      struct status *ret_status)
 {
+	/* ESRCH: PID 1 has died, which is told here later. */
+	if (!exec->started && (exec->sandbox->state != DSEC_STATE_RUNNING || error == -ESRCH)) {
+		*ret_status = (struct status){ .code = DSEC_ABSENT,
+					       .blame = DSEC_BLAME_CALLER,
+					       .table = "exec",
+					       .step = "subject",
+					       .detail = "it ended before the program started" };
+		return false;
+	}
 	*ret_status =
 		status_of_errno(error, exec->started ? "exec" : "container",
 				exec->failed_step ? exec->failed_step : exec->flow.failed_step);
