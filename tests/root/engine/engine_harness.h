@@ -87,6 +87,8 @@ pid_t engine_pid(const struct engine *e);
 unsigned engine_workers(const struct engine *e, pid_t *ret, unsigned max);
 unsigned engine_inits(const struct engine *e, pid_t *ret, unsigned max);
 unsigned engine_members(const struct engine *e, pid_t *ret, unsigned max);
+/* How many of the latter run a program of this name. */
+unsigned engine_running(const struct engine *e, const char *name);
 /* The slot ("s0/b12") that a process of a sandbox lives in. */
 bool engine_slot_of(const struct engine *e, pid_t pid, char ret[static 32]);
 uint64_t process_rss_bytes(pid_t pid);

@@ -51,17 +51,26 @@ static unsigned children_of(pid_t parent, pid_t *ret, unsigned max)
 	return count;
 }
 
-static bool process_is_worker(pid_t pid)
+static void process_name(pid_t pid, char ret[static 32])
 {
-	char path[64], name[32] = "";
+	char path[64];
 	FILE *file;
 
+	*ret = 0;
 	(void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
 	file = fopen(path, "re");
 	if (!file)
-		return false;
-	(void)!fgets(name, sizeof name, file);
+		return;
+	(void)!fgets(ret, 32, file);
+	ret[strcspn(ret, "\n")] = 0;
 	(void)fclose(file); /* was only read */
+}
+
+static bool process_is_worker(pid_t pid)
+{
+	char name[32];
+
+	process_name(pid, name);
 	return !strncmp(name, "dsec-launch", 11);
 }
 
@@ -154,6 +163,19 @@ unsigned engine_members(const struct engine *e, pid_t *ret, unsigned max)
 
 	tree_walk(&walk, e->cgroup, 0);
 	return walk.count;
+}
+
+unsigned engine_running(const struct engine *e, const char *name)
+{
+	pid_t pids[ENGINE_PIDS_MAX];
+	unsigned members = engine_members(e, pids, ENGINE_PIDS_MAX), count = 0;
+	char found[32];
+
+	for (unsigned i = 0; i < members; i++) {
+		process_name(pids[i], found);
+		count += !strcmp(found, name);
+	}
+	return count;
 }
 
 bool engine_slot_of(const struct engine *e, pid_t pid, char ret[static 32])
