@@ -18,6 +18,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/channel.h"
+#include "engine/control.h"
 #include "engine/memory.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
@@ -35,6 +36,7 @@ struct client {
 	enum client_state state;
 	bool receiving;
 	int fd;
+	struct mail *place; /* among clients_max */
 	uint64_t id;
 	struct dsec_ring_hello hello;
 	struct dsec_ring_step step;
@@ -74,6 +76,7 @@ static void client_free(struct client *client)
 	timer_clear(&shard->timers, &client->deadline);
 	client_memory_done(&client->memory);
 	cleanup_close(&client->fd);
+	control_client_gone(shard->node->control, shard, client->place);
 	free(client->channels);
 	free(client);
 	shard->clients_live--;
@@ -157,7 +160,7 @@ void client_hung_up(struct channel *channel)
 
 /* ---- the handshake ---- */
 
-static void client_refuse(struct client *client, uint32_t code, const char *text)
+void client_turn_away(int fd, uint32_t code, const char *text)
 {
 	struct dsec_ring_welcome welcome = {
 		.magic = DSEC_RING_MAGIC,
@@ -168,7 +171,12 @@ static void client_refuse(struct client *client, uint32_t code, const char *text
 
 	(void)strncpy(welcome.text, text, sizeof welcome.text - 1);
 	/* A client that does not read its refusal loses nothing by it. */
-	(void)send(client->fd, &welcome, sizeof welcome, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)send(fd, &welcome, sizeof welcome, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void client_refuse(struct client *client, uint32_t code, const char *text)
+{
+	client_turn_away(client->fd, code, text);
 	client_end(client);
 }
 
@@ -425,16 +433,16 @@ static void client_late(struct timer *timer)
 	(void)shutdown(client->fd, SHUT_RDWR); /* its receive ends, and with it the client */
 }
 
-void client_open(struct shard *shard, int fd)
+void client_open(struct shard *shard, int fd, struct mail *place)
 {
-	struct client *client = NULL;
+	struct client *client = shard->stopping ? NULL : calloc(1, sizeof *client);
 
-	if (!shard->stopping && shard->clients_live < shard->config->clients_max)
-		client = calloc(1, sizeof *client);
 	if (!client) {
-		(void)close(fd); /* over the limit: the client sees the end of the connection */
+		(void)close(fd); /* the client sees the end of the connection */
+		control_client_gone(shard->node->control, shard, place);
 		return;
 	}
+	client->place = place;
 	client->shard = shard;
 	client->fd = fd;
 	client->memory.fd = -1;

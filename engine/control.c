@@ -198,33 +198,56 @@ void control_image_next(struct control *control)
 
 /* ---- clients ---- */
 
-struct accept_mail {
+/* A client's place among clients_max: to its shard with its descriptor, and back when it is gone. */
+struct place {
 	struct mail mail;
 	int fd;
 };
 
-static void accept_deliver(struct mail *mail, void *owner)
+static void place_taken(struct mail *mail, void *owner)
 {
-	struct accept_mail *m = container_of(mail, struct accept_mail, mail);
+	client_open(owner, container_of(mail, struct place, mail)->fd, mail);
+}
 
-	client_open(owner, m->fd);
-	free(m);
+static void place_came_back(struct mail *mail, void *owner)
+{
+	struct control *control = owner;
+
+	control->clients--;
+	free(container_of(mail, struct place, mail));
+}
+
+void control_client_gone(struct control *control, struct shard *shard, struct mail *place)
+{
+	place->deliver = place_came_back;
+	mail_send(shard->io, control->io, place);
+}
+
+static void client_admit(struct control *control, int fd)
+{
+	struct node *node = &control->node;
+	struct place *place = NULL;
+
+	if (control->clients < control->config->clients_max)
+		place = malloc(sizeof *place);
+	if (!place) {
+		client_turn_away(fd, DSEC_REFUSED, "as many clients as there may be: clients_max");
+		(void)close(fd);
+		return;
+	}
+	control->clients++;
+	place->fd = fd;
+	place->mail.deliver = place_taken;
+	mail_send(control->io, node->shards[control->next_shard++ % node->shard_count]->io,
+		  &place->mail);
 }
 
 static void client_accepted(struct io_op *op, int res)
 {
 	struct control *control = container_of(op, struct control, accept);
-	struct accept_mail *m = res < 0 ? NULL : malloc(sizeof *m);
 
-	if (m) {
-		struct node *node = &control->node;
-
-		m->fd = res;
-		m->mail.deliver = accept_deliver;
-		mail_send(control->io, node->shards[control->next_shard++ % node->shard_count]->io,
-			  &m->mail);
-	} else if (res >= 0) {
-		(void)close(res);
+	if (res >= 0) {
+		client_admit(control, res);
 	} else if (res != -ECANCELED && res != -EAGAIN) {
 		log_error("accept failed err=%s, continuing", strerror(-res));
 		restart_pace(control);

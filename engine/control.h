@@ -13,6 +13,7 @@ struct engine_handover;
 struct image_table;
 struct image_want;
 struct io;
+struct mail;
 struct shard;
 
 /* Start everything; on failure nothing is left. Logs why. */
@@ -36,5 +37,7 @@ void image_open(struct control *control, struct image_want *want); /* image.c */
 void control_launcher_lost(struct control *control, struct shard *shard);
 /* From a shard: a worker of it does not answer; it is killed. */
 void control_launcher_stuck(struct control *control, struct shard *shard, int pid);
+/* From a shard: what client_open() was given with a client that has gone. */
+void control_client_gone(struct control *control, struct shard *shard, struct mail *place);
 /* From a shard: it has stopped. */
 void control_shard_stopped(struct control *control, struct shard *shard);

@@ -24,6 +24,7 @@ struct control {
 	bool image_busy, stopping;
 	struct worker_pid *workers; /* not reaped yet */
 	uint32_t shards_stopped, next_shard;
+	uint32_t clients; /* connected, of all shards: at most clients_max */
 	uint32_t restarts;
 	uint64_t restart_s;
 	int listen_fd, signal_fd, cgroup_fd;
