@@ -19,6 +19,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/engine.h"
+#include "engine/records.h"
 #include "engine/sweep.h"
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
@@ -32,6 +33,7 @@ static int node_identify(struct node *node)
 		return -EIO;
 	clock_gettime(CLOCK_REALTIME, &now);
 	node->epoch = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	node->epoch_ns = records_clock_ns();
 	node->id = (uint64_t)random << 32 | (uint32_t)now.tv_sec;
 	return 0;
 }

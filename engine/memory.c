@@ -8,10 +8,10 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/records.h"
 #include "engine/shard.h"
 
 #ifndef MFD_NOEXEC_SEAL
@@ -49,16 +49,14 @@ static void layout_fill(struct dsec_ring_welcome *w, const struct node *node,
 			const struct dsec_ring_hello *hello)
 {
 	uint32_t requests = hello->requests_max ? hello->requests_max : node->config->requests_max;
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
 	w->magic = DSEC_RING_MAGIC;
 	w->major = DSEC_RING_MAJOR;
 	w->minor = DSEC_RING_MINOR;
 	w->code = DSEC_OK;
 	w->features = node->features;
 	w->epoch = node->epoch;
-	w->clock_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	w->clock_ms = records_clock_ms(node->epoch, node->epoch_ns);
 	w->shards = node->shard_count;
 	w->request_bytes = sizeof(struct dsec_ring_request);
 	w->event_bytes = sizeof(struct dsec_ring_event);

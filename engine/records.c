@@ -4,9 +4,11 @@
  */
 #include "engine/records.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 static uint64_t id_ms(const uint8_t id[16])
@@ -18,19 +20,41 @@ static uint64_t id_ms(const uint8_t id[16])
 	return ms;
 }
 
-/* The last 62 bits of an id are random; who chooses them badly slows only its own requests. */
+/* Each half of the id times the other, both moved by what only this table knows. */
 static uint32_t *bucket_of(const struct records *records, const uint8_t id[16])
 {
-	uint64_t random;
+	const uint32_t *keys = records->keys;
+	uint32_t words[4];
+	uint64_t sum;
 
-	memcpy(&random, id + 8, sizeof random);
-	random *= 0x9e3779b97f4a7c15ull; /* Knuth's multiplicative hashing, 64 bits */
-	return &records->buckets[random >> 32 & (RECORDS_PER_SHARD - 1)];
+	memcpy(words, id, sizeof words);
+	sum = (uint64_t)(words[0] + keys[0]) * (words[1] + keys[1]) +
+	      (uint64_t)(words[2] + keys[2]) * (words[3] + keys[3]);
+	return &records->buckets[(sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull >> 47];
 }
 
-int records_init(struct records *records, uint64_t epoch_ms)
+static_assert(RECORDS_PER_SHARD == 1 << (64 - 47), "a bucket for each value of bucket_of()");
+
+uint64_t records_clock_ns(void)
 {
-	*records = (struct records){ .floor_ms = epoch_ms };
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t records_clock_ms(uint64_t epoch_ms, uint64_t epoch_ns)
+{
+	return epoch_ms + (records_clock_ns() - epoch_ns) / 1000000;
+}
+
+int records_init(struct records *records, uint64_t epoch_ms, uint64_t epoch_ns)
+{
+	*records = (struct records){
+		.floor_ms = epoch_ms, .epoch_ms = epoch_ms, .epoch_ns = epoch_ns
+	};
+	if (getrandom(records->keys, sizeof records->keys, 0) != sizeof records->keys)
+		return -EIO;
 	records->all = calloc(RECORDS_PER_SHARD, sizeof *records->all);
 	records->buckets = calloc(RECORDS_PER_SHARD, sizeof *records->buckets);
 	if (records->all && records->buckets)
@@ -68,14 +92,6 @@ static void record_evict(struct records *records, struct record *record)
 		records->floor_ms = record->at_ms;
 }
 
-static uint64_t wall_clock_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 int record_begin(struct records *records, const struct dsec_ring_request *entry,
 		 struct record **ret)
 {
@@ -89,7 +105,7 @@ int record_begin(struct records *records, const struct dsec_ring_request *entry,
 	*ret = record_find(records, entry->request_id);
 	if (*ret)
 		return -EEXIST;
-	if (at_ms > wall_clock_ms() + RECORD_AHEAD_MS_MAX)
+	if (at_ms > records_clock_ms(records->epoch_ms, records->epoch_ns) + RECORD_AHEAD_MS_MAX)
 		return -ERANGE;
 	if (at_ms <= records->floor_ms)
 		return -ESTALE;

@@ -14,8 +14,12 @@
 #include "dsec/ring.h"
 #include "engine/request.h"
 
-/* 30 MiB a shard when full; at 10,000 requests a second on a shard it remembers 13 s. */
-enum { RECORDS_PER_SHARD = 131072, RECORD_AHEAD_MS_MAX = 60 * 1000 };
+/*
+ * 30 MiB a shard when full; at 10,000 requests a second on a shard it remembers 13 s. An id from the
+ * future that goes makes all ids up to it unknown: so far ahead, and no further, can a client that
+ * fills the table spoil what others ask.
+ */
+enum { RECORDS_PER_SHARD = 131072, RECORD_AHEAD_MS_MAX = 1000 };
 
 enum record_state { RECORD_FREE, RECORD_RUNNING, RECORD_ENDED };
 
@@ -36,10 +40,18 @@ struct records {
 	uint32_t *buckets; /* place + 1 */
 	uint32_t at;	   /* where the next one goes, over the oldest */
 	uint64_t floor_ms; /* ids up to this one may have run */
+	uint64_t epoch_ms, epoch_ns;
+	uint32_t keys[4]; /* by chance: nobody can choose ids that share a bucket */
 };
 
-/* Nothing that an engine before this one ran is known: `epoch_ms` is when this one started. */
-int records_init(struct records *records, uint64_t epoch_ms);
+/* CLOCK_MONOTONIC. The engine's clock in milliseconds goes on from its epoch with it. */
+uint64_t records_clock_ns(void);
+uint64_t records_clock_ms(uint64_t epoch_ms, uint64_t epoch_ns);
+/*
+ * Nothing that an engine before this one ran is known: `epoch_ms` is when this one started, and
+ * `epoch_ns` the same moment in records_clock_ns().
+ */
+int records_init(struct records *records, uint64_t epoch_ms, uint64_t epoch_ns);
 void records_done(struct records *records);
 /*
  * A new request: 0 and a record (NULL for the zero id). -EEXIST and the record of an earlier one

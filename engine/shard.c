@@ -222,7 +222,7 @@ static int shard_fill_pools(struct shard *shard)
 	if (r < 0)
 		return r;
 	shard->records = calloc(1, sizeof *shard->records);
-	return shard->records ? records_init(shard->records, node->epoch) : -ENOMEM;
+	return shard->records ? records_init(shard->records, node->epoch, node->epoch_ns) : -ENOMEM;
 }
 
 static int shard_open(struct shard *shard)

@@ -33,6 +33,7 @@ struct node {
 	uint32_t sandboxes_per_shard, execs_per_shard, requests_per_shard;
 	uint64_t id;	/* the high half of every sandbox id: this node and this engine's epoch */
 	uint64_t epoch; /* milliseconds since 1970 when this engine started */
+	uint64_t epoch_ns; /* the same moment in CLOCK_MONOTONIC, which nobody sets */
 	uint64_t features;
 	uint32_t unenforced;		      /* enum dsec_limit */
 	char token[DSEC_TOKEN_BYTES_MAX + 1]; /* what clients must show */

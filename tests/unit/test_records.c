@@ -32,7 +32,7 @@ Test(records, an_id_begins_once)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms()), 0);
+	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
 	entry = entry_at(now_ms() + 1, 7);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
 	cr_assert_eq(record->state, RECORD_RUNNING);
@@ -49,7 +49,7 @@ Test(records, the_end_is_remembered_with_its_result)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms()), 0);
+	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
 	entry = entry_at(now_ms() + 1, 7);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
 	record_end(&records, entry.request_id, &status, &result);
@@ -68,7 +68,7 @@ Test(records, ids_from_before_the_engine_and_from_the_future_are_refused)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, epoch_ms), 0);
+	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns()), 0);
 	cr_assert_eq(record_begin(&records, &old, &record), -ESTALE);
 	cr_assert_null(record);
 	cr_assert_eq(record_refusal(-ESTALE, NULL).code, DSEC_UNKNOWN);
@@ -83,7 +83,7 @@ Test(records, the_zero_id_is_never_recorded)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms()), 0);
+	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
 	cr_assert_null(record);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
@@ -94,12 +94,13 @@ Test(records, the_zero_id_is_never_recorded)
 Test(records, what_was_evicted_is_unknown_and_never_new)
 {
 	uint64_t epoch_ms = now_ms() - 10 * 1000;
+	uint64_t epoch_ns = records_clock_ns() - 10 * 1000000000ull;
 	struct dsec_ring_request first = entry_at(epoch_ms + 1000, 42);
 	struct dsec_ring_request older = entry_at(epoch_ms + 500, 43);
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, epoch_ms), 0);
+	cr_assert_eq(records_init(&records, epoch_ms, epoch_ns), 0);
 	cr_assert_eq(record_begin(&records, &first, &record), 0);
 	for (uint64_t i = 0; i < RECORDS_PER_SHARD; i++) {
 		struct dsec_ring_request entry = entry_at(epoch_ms + 2000, 1000 + i);
@@ -109,5 +110,48 @@ Test(records, what_was_evicted_is_unknown_and_never_new)
 	/* Of two that began in the same millisecond one may be gone: both are unknown then. */
 	cr_assert_neq(record_begin(&records, &first, &record), 0);
 	cr_assert_eq(record_begin(&records, &older, &record), -ESTALE);
+	records_done(&records);
+}
+
+/* A second ahead is room for clocks that differ; a minute would let one client spoil it for all. */
+Test(records, ids_are_hardly_ahead_of_the_engines_clock)
+{
+	uint64_t epoch_ms = now_ms();
+	struct dsec_ring_request near = entry_at(epoch_ms + 500, 1);
+	struct dsec_ring_request ahead = entry_at(epoch_ms + 5000, 1);
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns()), 0);
+	cr_assert_eq(record_begin(&records, &near, &record), 0);
+	cr_assert_eq(record_begin(&records, &ahead, &record), -ERANGE);
+	records_done(&records);
+}
+
+/* Ids that differ in their highest bits only, which a mere product would not carry downwards. */
+Test(records, chosen_ids_do_not_share_a_bucket)
+{
+	uint64_t epoch_ms = now_ms() - 10 * 1000;
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns() - 10 * 1000000000ull), 0);
+	for (int word = 2; word < 4; word++) {
+		for (uint32_t i = 1; i <= 4096; i++) {
+			struct dsec_ring_request entry = entry_at(epoch_ms + 2000, word);
+
+			uint32_t chosen = i << 17;
+
+			memcpy(entry.request_id + 4 * word, &chosen, sizeof chosen);
+			cr_assert_eq(record_begin(&records, &entry, &record), 0);
+		}
+	}
+	for (uint32_t i = 0; i < records.at; i++) {
+		uint32_t length = 0;
+
+		for (uint32_t at = i + 1; at; at = records.all[at - 1].next)
+			length++;
+		cr_assert_lt(length, 24);
+	}
 	records_done(&records);
 }
