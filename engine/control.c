@@ -19,7 +19,12 @@
 #include "engine/control_open.h"
 #include "engine/engine.h"
 
-enum { RESTARTS_AT_ONCE = 16, RESTART_PAUSE_NS = 200 * 1000000, LOG_FLUSH_NS = 1000000000 };
+enum {
+	RESTARTS_AT_ONCE = 16,
+	RESTART_PAUSE_NS = 200 * 1000000,
+	WORKERS_END_NS = 1000000000,
+	LOG_FLUSH_NS = 1000000000,
+};
 
 /* ---- launcher workers ---- */
 
@@ -99,21 +104,66 @@ static void restart_pace(struct control *control)
 		(void)nanosleep(&pause, NULL);
 }
 
+/* To the last: what they give back goes through workers too. */
+static bool shards_need_workers(const struct control *control)
+{
+	return control->shards_stopped < control->node.shard_count;
+}
+
 static void worker_lost(struct mail *mail, void *owner)
 {
 	struct worker_mail *m = container_of(mail, struct worker_mail, mail);
 	struct control *control = owner;
-	int r;
 
-	if (!control->stopping) {
-		restart_pace(control);
+	if (shards_need_workers(control))
 		log_warning("launcher worker lost shard=%u, starting another", m->shard->number);
-		r = control_launcher_start(control, m->shard);
-		if (r < 0)
-			log_error("launcher start failed shard=%u err=%s", m->shard->number,
-				  strerror(-r));
+	m->mail.next = control->missing;
+	control->missing = &m->mail;
+}
+
+/* The machine may be out of processes for a while: a shard must not stay without its workers. */
+static void missing_start(struct control *control)
+{
+	struct mail *mail;
+
+	while ((mail = control->missing)) {
+		struct worker_mail *m = container_of(mail, struct worker_mail, mail);
+		int r = 0;
+
+		if (shards_need_workers(control)) {
+			restart_pace(control);
+			r = control_launcher_start(control, m->shard);
+		}
+		if (r < 0) {
+			log_error("launcher start failed shard=%u err=%s, trying again",
+				  m->shard->number, strerror(-r));
+			return;
+		}
+		control->missing = mail->next;
+		free(m);
 	}
-	free(m);
+}
+
+/* Their channels are closed, so they end; what is stopped or stuck is killed. */
+void control_workers_end(struct control *control)
+{
+	uint64_t kill_ns = io_clock_ns(control->io) + WORKERS_END_NS;
+	uint64_t leave_ns = kill_ns + WORKERS_END_NS;
+	bool killed = false;
+
+	while (control->workers && io_clock_ns(control->io) < leave_ns) {
+		if (io_turn(control->io, killed ? leave_ns : kill_ns) < 0)
+			break;
+		if (killed || io_clock_ns(control->io) < kill_ns)
+			continue;
+		for (struct worker_pid *w = control->workers; w; w = w->next)
+			(void)kill(w->pid, SIGKILL); /* not reaped: its own */
+		killed = true;
+	}
+	if (control->workers)
+		log_error("launcher worker pid=%d cannot be killed, it is left to the keeper",
+			  control->workers->pid);
+	missing_start(control); /* none is started any more */
 }
 
 void control_launcher_lost(struct control *control, struct shard *shard)
@@ -329,9 +379,12 @@ void control_run(struct control *control)
 	log_info("ready instance=\"%s\" shards=%u sandboxes_max=%u", control->config->instance,
 		 control->node.shard_count, control->config->sandboxes_max);
 	while (control->shards_stopped < control->node.shard_count) {
-		r = io_turn(control->io, io_clock_ns(control->io) + LOG_FLUSH_NS);
+		r = io_turn(control->io,
+			    io_clock_ns(control->io) +
+				    (control->missing ? RESTART_PAUSE_NS : LOG_FLUSH_NS));
 		if (r < 0)
 			log_error("control loop failed err=%s, continuing", strerror(-r));
+		missing_start(control);
 		log_flush();
 	}
 }

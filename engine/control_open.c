@@ -285,6 +285,7 @@ static void shards_end(struct control *control)
 	for (uint32_t i = 0; i < node->shard_count; i++)
 		shard_free(node->shards[i]);
 	free(node->shards);
+	control_workers_end(control);
 }
 
 int control_close(struct control *control)

@@ -23,6 +23,7 @@ struct control {
 	struct mail *wants, **wants_last; /* images asked for, in order */
 	bool image_busy, stopping;
 	struct worker_pid *workers; /* not reaped yet */
+	struct mail *missing;	    /* lost workers that were not replaced yet */
 	uint32_t shards_stopped, next_shard;
 	uint32_t clients; /* connected, of all shards: at most clients_max */
 	uint32_t restarts;
@@ -34,3 +35,5 @@ struct control {
 };
 
 int control_launcher_start(struct control *control, struct shard *shard);
+/* At the end, when the shards have ended: waits until every worker was reaped, within limits. */
+void control_workers_end(struct control *control);
