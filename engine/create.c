@@ -226,6 +226,8 @@ static void box_built(struct box *box, int error)
 			part->shard->stats.refused++;
 		else
 			part->shard->stats.failed++;
+		if (s.code == DSEC_CANCELLED)
+			status_merge(&part->status, &s);
 		emit_failed(part, sandbox->index, &s);
 		sandbox_failed(sandbox);
 	} else {
