@@ -155,8 +155,8 @@ static bool ring_can_take(const struct channel *channel)
 }
 
 /*
- * One request out of the ring; its payload adds to *bytes. False: none there, no room for it, or the
- * client broke the rules.
+ * One request out of the ring; its payload adds to *bytes. False: none there, no room for it, or
+ * the client broke the rules.
  */
 static bool ring_take(struct channel *channel, uint32_t *bytes)
 {

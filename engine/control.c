@@ -248,7 +248,7 @@ void control_image_next(struct control *control)
 
 /* ---- clients ---- */
 
-/* A client's place among clients_max: to its shard with its descriptor, and back when it is gone. */
+/* A client's place among clients_max: to its shard with a descriptor, back when it is gone. */
 struct place {
 	struct mail mail;
 	int fd;

@@ -67,8 +67,7 @@ static void variables_read(struct variables *v, const struct wire *w,
 
 	v->payload = w->payload;
 	v->count = 0;
-	while (v->count < EXEC_ENV_COUNT_MAX &&
-	       wire_next(w, env, &cursor, &v->items[v->count]) > 0)
+	while (v->count < EXEC_ENV_COUNT_MAX && wire_next(w, env, &cursor, &v->items[v->count]) > 0)
 		v->count++;
 }
 
@@ -86,8 +85,8 @@ static bool variables_set(const struct variables *v, const char *entry, uint32_t
 }
 
 /* The sandbox's own entries and the defaults, where nothing above them sets the same name. */
-static void pack_env(struct packing *p, const struct variables *wished,
-		     const struct variables *own, bool is_root)
+static void pack_env(struct packing *p, const struct variables *wished, const struct variables *own,
+		     bool is_root)
 {
 	static const char *const defaults[] = { PATH_DEFAULT, "HOME=/root" };
 

@@ -50,9 +50,9 @@ uint64_t records_clock_ms(uint64_t epoch_ms, uint64_t epoch_ns)
 
 int records_init(struct records *records, uint64_t epoch_ms, uint64_t epoch_ns)
 {
-	*records = (struct records){
-		.floor_ms = epoch_ms, .epoch_ms = epoch_ms, .epoch_ns = epoch_ns
-	};
+	*records = (struct records){ .floor_ms = epoch_ms,
+				     .epoch_ms = epoch_ms,
+				     .epoch_ns = epoch_ns };
 	if (getrandom(records->keys, sizeof records->keys, 0) != sizeof records->keys)
 		return -EIO;
 	records->all = calloc(RECORDS_PER_SHARD, sizeof *records->all);

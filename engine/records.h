@@ -15,9 +15,9 @@
 #include "engine/request.h"
 
 /*
- * 30 MiB a shard when full; at 10,000 requests a second on a shard it remembers 13 s. An id from the
- * future that goes makes all ids up to it unknown: so far ahead, and no further, can a client that
- * fills the table spoil what others ask.
+ * 30 MiB a shard when full; at 10,000 requests a second on a shard it remembers 13 s. An id from
+ * the future that goes makes all ids up to it unknown: so far ahead, and no further, can a client
+ * that fills the table spoil what others ask.
  */
 enum { RECORDS_PER_SHARD = 131072, RECORD_AHEAD_MS_MAX = 1000 };
 

@@ -60,74 +60,6 @@ static const struct op_info *op_of(const struct request *request)
 		       NULL;
 }
 
-/* ---- status ---- */
-
-struct status status_of_errno(int error, const char *table, const char *step)
-{
-	struct status s = { .code = DSEC_FAILED,
-			    .blame = DSEC_BLAME_PLATFORM,
-			    .error = -error,
-			    .table = table,
-			    .step = step };
-
-	if (error >= 0)
-		return STATUS_OK;
-	if (error == -EAGAIN || error == -ENOSPC) {
-		s.code = DSEC_REFUSED;
-		s.retry_after_ms = 500;
-	} else if (error == -ECANCELED) {
-		s.code = DSEC_CANCELLED;
-		s.blame = DSEC_BLAME_CALLER;
-	}
-	return s;
-}
-
-static struct status status_invalid(const char *field, int error)
-{
-	return (struct status){ .code = DSEC_INVALID,
-				.blame = DSEC_BLAME_CALLER,
-				.error = -error,
-				.table = "request",
-				.step = field };
-}
-
-struct status status_absent(void)
-{
-	return (struct status){ .code = DSEC_ABSENT,
-				.blame = DSEC_BLAME_CALLER,
-				.table = "request",
-				.step = "subject",
-				.detail = "no such sandbox, or it is being destroyed" };
-}
-
-void status_merge(struct status *into, const struct status *other)
-{
-	if (into->code == DSEC_OK)
-		*into = *other;
-}
-
-static void status_write(const struct status *s, struct dsec_wire_status *ret)
-{
-	*ret = (struct dsec_wire_status){
-		.code = s->code,
-		.blame = s->blame,
-		.error = s->error,
-		.retry_after_ms = s->retry_after_ms,
-	};
-	if (s->step) {
-		size_t used = 0;
-
-		if (s->table) {
-			(void)strncpy(ret->step, s->table, sizeof ret->step - 2);
-			used = strlen(ret->step);
-			ret->step[used++] = '.';
-		}
-		(void)strncpy(ret->step + used, s->step, sizeof ret->step - 1 - used);
-	}
-	if (s->detail)
-		(void)strncpy(ret->detail, s->detail, sizeof ret->detail - 1);
-}
-
 /* ---- events ---- */
 
 static uint32_t emission_bytes(const struct emission *e)
@@ -398,7 +330,6 @@ void part_end(struct part *part, const struct status *status, const struct emiss
 	shard_send(part->shard, request->home, &part->mail);
 }
 
-
 /* ---- cancelling ---- */
 
 static void cancel_came_home(struct mail *mail, void *owner)
@@ -476,6 +407,15 @@ static void nop_part(struct part *part)
 }
 
 /* ---- the beginning ---- */
+
+static struct status status_invalid(const char *field, int error)
+{
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "request",
+				.step = field };
+}
 
 static struct status request_check_body(struct request *request, const struct op_info *op)
 {

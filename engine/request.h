@@ -11,23 +11,13 @@
 #include "dsec/ring.h"
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
+#include "engine/status.h"
 #include "engine/wire.h"
 
 struct channel;
 struct shard;
 struct request;
 struct sandbox;
-
-/* What goes wrong, as a client sees it. Zero: all is well. */
-struct status {
-	uint16_t code, blame;
-	int error; /* positive errno */
-	uint32_t retry_after_ms;
-	const char *table, *step; /* "container", "spawn"; step NULL: none */
-	const char *detail;	  /* for people; static text or NULL */
-};
-
-#define STATUS_OK ((struct status){ 0 })
 
 struct part {
 	struct mail mail;	 /* out, then home */
@@ -106,12 +96,6 @@ void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
 void part_again_with_room(struct part *part, void (*more)(struct mail *mail, void *owner));
 /* The part is over; `final` (may be NULL) goes into the LAST if this is the only part. */
 void part_end(struct part *part, const struct status *status, const struct emission *final);
-
-struct status status_of_errno(int error, const char *table, const char *step);
-/* No such sandbox: the same words whatever is wrong with an id. */
-struct status status_absent(void);
-/* A worse status wins: for what a request of several parts ends with. */
-void status_merge(struct status *into, const struct status *other);
 
 /* The ops, each in its own file. They end the part now or later. */
 void create_part(struct part *part);

@@ -20,8 +20,8 @@ const char *selection_wrong(const struct request *request);
 /* Labels to select by: pairs, and no more of them than a sandbox can have. */
 bool selection_labels_fit(const struct wire *w, const struct dsec_wire_items *labels);
 /*
- * The next sandbox, from place part->started on. NULL: *steps are used up, or there is no other. One
- * that is named twice may come twice.
+ * The next sandbox, from place part->started on. NULL: *steps are used up, or there is no other.
+ * One that is named twice may come twice.
  */
 struct sandbox *selection_next(struct part *part, uint32_t *steps);
 bool selection_is_over(const struct part *part);

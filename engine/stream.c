@@ -1,7 +1,8 @@
 /*
  * Requests and events inline over a socket. Called by channel.c. One receive and one send are in
  * flight at most; events gather in a buffer while a send is out, and what exceeds it waits in the
- * channel's backlog. While nothing is received a hang-up is still seen: the socket is polled for it.
+ * channel's backlog. While nothing is received a hang-up is still seen: the socket is polled for
+ * it.
  */
 #include "engine/stream.h"
 
