@@ -92,6 +92,8 @@ void shard_stop(struct shard *shard, struct io *from);
 void shard_end(struct shard *shard, struct io *from);
 /* After the thread ended. */
 void shard_free(struct shard *shard);
+/* One turn of its loop. */
+void shard_turn(struct shard *shard);
 /* Mail to any shard, this one too; delivered by its loop. */
 void shard_send(struct shard *from, struct shard *to, struct mail *mail);
 /*

@@ -1,0 +1,172 @@
+/*
+ * A shard's loop: take requests, wake clients, wait for completions, run what they call, expire
+ * timers; and its mail, and how it comes to its end. Called by the shard's thread, and by
+ * simulations in its place.
+ */
+#include "engine/shard.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/log.h"
+#include "engine/channel.h"
+#include "engine/client.h"
+#include "engine/control.h"
+#include "engine/sandbox.h"
+
+enum { BACKLOG_POLL_NS = 1000000 };
+
+/* ---- mail to itself ---- */
+
+void shard_send(struct shard *from, struct shard *to, struct mail *mail)
+{
+	if (from != to) {
+		mail_send(from->io, to->io, mail);
+		return;
+	}
+	mail->next = NULL;
+	*from->local_last = mail;
+	from->local_last = &mail->next;
+}
+
+/* What a delivery sends to this shard again waits for the next turn. */
+static void shard_deliver_local(struct shard *shard)
+{
+	struct mail *mail = shard->local;
+
+	shard->local = NULL;
+	shard->local_last = &shard->local;
+	while (mail) {
+		struct mail *next = mail->next;
+
+		mail->deliver(mail, shard);
+		mail = next;
+	}
+}
+
+void shard_walk(struct shard *shard, struct mail *mail)
+{
+	mail->next = NULL;
+	*shard->walks_last = mail;
+	shard->walks_last = &mail->next;
+}
+
+static void shard_walk_on(struct shard *shard)
+{
+	struct mail *mail = shard->walks;
+
+	if (!mail)
+		return;
+	shard->walks = mail->next;
+	if (!shard->walks)
+		shard->walks_last = &shard->walks;
+	mail->deliver(mail, shard);
+}
+
+/* ---- the loop ---- */
+
+static uint64_t shard_wait_until(struct shard *shard, bool more)
+{
+	uint64_t until = timers_next(&shard->timers);
+
+	if (more || shard->local || shard->walks || channels_rest(shard))
+		return 0;
+	/* A client that makes room in its rings need not tell: look again soon. */
+	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
+		until = io_now_ns(shard->io) + BACKLOG_POLL_NS;
+	return until;
+}
+
+/* A callback over 1 ms is a bug of ours: say where, for addr2line(1). */
+static void shard_watch(struct shard *shard)
+{
+	extern const char __executable_start;
+	const struct io_stats *stats = io_stats(shard->io);
+
+	if (stats->callbacks_over_1ms == shard->slow_seen)
+		return;
+	shard->slow_seen = stats->callbacks_over_1ms;
+	log_warning(
+		"callback slow shard=%u longest_us=%llu at=dsecd+0x%llx", shard->number,
+		(unsigned long long)stats->callback_max_ns / 1000,
+		(unsigned long long)(stats->callback_max_address - (uintptr_t)&__executable_start));
+}
+
+static void shard_turn_failed(const struct shard *shard, int error)
+{
+	log_error("shard loop failed shard=%u err=%s", shard->number, strerror(-error));
+	if (error == -EBADR)
+		abort(); /* the kernel lost completions: only another engine can know the truth */
+	(void)sched_yield(); /* whatever it is, it must not eat the CPU */
+}
+
+void shard_turn(struct shard *shard)
+{
+	bool more = channels_drain(shard);
+	int r;
+
+	io_account(shard->io, (uintptr_t)channels_drain);
+	shard_deliver_local(shard);
+	io_account(shard->io, (uintptr_t)shard_deliver_local);
+	shard_walk_on(shard);
+	io_account(shard->io, (uintptr_t)shard_walk_on);
+	channels_announce(shard);
+	io_account(shard->io, (uintptr_t)channels_announce);
+	shard_watch(shard);
+	r = io_turn(shard->io, shard_wait_until(shard, more));
+	if (r < 0)
+		shard_turn_failed(shard, r);
+	timers_run(&shard->timers, io_now_ns(shard->io));
+	io_account(shard->io, (uintptr_t)timers_run);
+}
+
+/* ---- stopping ---- */
+
+static void slots_given_back(void *owner)
+{
+	struct shard *shard = owner;
+
+	control_shard_stopped(shard->node->control, shard);
+}
+
+void shard_check_stopped(struct shard *shard)
+{
+	if (!shard->stopping || shard->draining || shard->sandboxes_live || shard->clients_live ||
+	    pool_taken(&shard->requests))
+		return;
+	shard->draining = true;
+	shard->backend->class->drain(shard->backend, slots_given_back);
+}
+
+static void stop_arrived(struct mail *mail, void *owner)
+{
+	struct shard *shard = owner;
+
+	(void)mail;
+	shard->stopping = true;
+	clients_close(shard);
+	sandboxes_destroy_all(shard);
+	shard_check_stopped(shard);
+}
+
+void shard_stop(struct shard *shard, struct io *from)
+{
+	shard->stop_mail.deliver = stop_arrived;
+	mail_send(from, shard->io, &shard->stop_mail);
+}
+
+static void end_arrived(struct mail *mail, void *owner)
+{
+	struct shard *shard = owner;
+
+	(void)mail;
+	shard->ended = true;
+}
+
+void shard_end(struct shard *shard, struct io *from)
+{
+	shard->end_mail.deliver = end_arrived;
+	mail_send(from, shard->io, &shard->end_mail);
+}
