@@ -109,8 +109,9 @@ struct run {
 	/* The main process was reaped (wait status) and, after run_kill(), its leaf is empty. */
 	void (*ended)(struct run *run, int status);
 	const char *failed_step;
-	bool program_failed; /* the error is the guest's: argv0, cwd, user */
-	bool box_died;	     /* ended: PID 1 had died by then, and takes everything along */
+	bool program_failed;	     /* the error is the guest's: argv0, cwd, user */
+	uint64_t cpu_us, peak_bytes; /* ended: of the main process and what it waited for */
+	bool box_died;		     /* ended: PID 1 had died by then, and takes everything along */
 };
 
 struct box_usage {

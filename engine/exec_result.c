@@ -98,8 +98,8 @@ void exec_report(struct exec *exec, int error)
 	struct dsec_wire_result body = {
 		.size = sizeof body,
 		.exec = exec->number,
-		.cpu_us = UINT64_MAX,
-		.memory_peak_bytes = UINT64_MAX,
+		.cpu_us = exec->run_over ? exec->run->cpu_us : UINT64_MAX,
+		.memory_peak_bytes = exec->run_over ? exec->run->peak_bytes : UINT64_MAX,
 		.wall_us = exec->ended_ns ? (exec->ended_ns - exec->begun_ns) / 1000 : 0,
 	};
 	struct emission e = {

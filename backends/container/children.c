@@ -110,6 +110,8 @@ static void early_reaped(struct io_op *op, int res)
 	if (!claimer)
 		return;
 	claimer->status = child->status;
+	claimer->cpu_us = child->cpu_us;
+	claimer->peak_bytes = child->peak_bytes;
 	child_remove(child);
 	pool_put(&child->in->early, child);
 	child_finish(claimer);
@@ -131,7 +133,7 @@ static void early_expire(struct children *children)
 	}
 }
 
-static void early_add(struct children *children, int pid)
+static struct child *early_add(struct children *children, int pid)
 {
 	struct child *child = pool_take(&children->early);
 
@@ -140,7 +142,7 @@ static void early_add(struct children *children, int pid)
 		child = pool_take(&children->early);
 	}
 	if (!child)
-		return; /* more strays than workers can lose in 20 s; a zombie until we end */
+		return NULL; /* more strays than workers lose in 20 s; a zombie until we end */
 	child->in = children;
 	child->is_early = true;
 	child->pid = pid;
@@ -150,6 +152,7 @@ static void early_add(struct children *children, int pid)
 	child->state = CHILD_REAPING;
 	child_insert(child);
 	io_wait_pid(children->io, &child->op, pid, &child->info);
+	return child;
 }
 
 static void child_died(void *context, const struct guard_death *death)
@@ -160,9 +163,13 @@ static void child_died(void *context, const struct guard_death *death)
 	while (child && (child->pid != death->pid || child->state != CHILD_WATCHED))
 		child = child->next;
 	if (!child)
-		early_add(children, death->pid);
+		child = early_add(children, death->pid);
 	else if (!child->direct)
 		child_told(child);
+	if (child) {
+		child->cpu_us = death->cpu_us;
+		child->peak_bytes = death->peak_bytes;
+	}
 }
 
 /* Some deaths are lost: from now on those alive are waited for one by one, which cannot miss. */
@@ -238,6 +245,8 @@ static enum claim early_claim(struct children *children, struct child *child, ui
 		return CLAIM_NONE;
 	if (early->state == CHILD_EARLY) {
 		child->status = early->status;
+		child->cpu_us = early->cpu_us;
+		child->peak_bytes = early->peak_bytes;
 		child_remove(early);
 		pool_put(&children->early, early);
 		child->ended(child, child->status);
@@ -255,6 +264,7 @@ bool child_watch(struct children *children, struct child *child, int pid, uint64
 	child->pid = pid;
 	child->holds = 0;
 	child->state = CHILD_GONE;
+	child->cpu_us = child->peak_bytes = UINT64_MAX;
 	child->direct = false;
 	if (children->exits) {
 		switch (early_claim(children, child, sequence)) {

@@ -26,6 +26,7 @@ struct child {
 	bool direct; /* waited for while it lives: without death events, or after some were lost */
 	uint32_t holds; /* launcher calls in flight that name the pid or need what it stands for */
 	int status;
+	uint64_t cpu_us, peak_bytes; /* with ended(): what it used; UINT64_MAX: nobody told */
 	/* Early ones: */
 	bool is_early;
 	uint64_t sequence; /* of the team's newest request when the death was told */

@@ -102,6 +102,8 @@ static void main_ended(struct child *child, int status)
 	struct container_run *run = container_of(child, struct container_run, main);
 
 	run->ended = true;
+	run->run.cpu_us = child->cpu_us;
+	run->run.peak_bytes = child->peak_bytes;
 	run->status = status;
 	run->run.box_died = !child_is_running(&container_of_box(run->run.box)->init);
 	run_settle(run);

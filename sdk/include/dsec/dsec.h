@@ -274,7 +274,8 @@ struct dsec_output {
 
 /*
  * Body of an exec's DSEC_EV_DONE; partial output is here whatever the reason. status.code is
- * DSEC_OK whenever the program ran, however it ended: see reason.
+ * DSEC_OK whenever the program ran, however it ended: see reason. cpu_us is of the program and of
+ * the children it waited for, memory_peak_bytes the most that any one of those had resident.
  */
 struct dsec_result {
 	uint32_t size, reason;				   /* enum dsec_reason */

@@ -270,7 +270,11 @@ struct dsec_wire_output {
 	uint64_t total_bytes, head_bytes, tail_bytes;
 };
 
-/* Body of an exec's LAST. The captured bytes came before it as DATA. */
+/*
+ * Body of an exec's LAST. cpu_us is of the main process and of the children it waited for,
+ * memory_peak_bytes the most that any of those had resident; UINT64_MAX: not measured on this host.
+ * The captured bytes came before it as DATA.
+ */
 struct dsec_wire_result {
 	uint32_t size, reason; /* enum dsec_reason */
 	int32_t exit_code, signal;
