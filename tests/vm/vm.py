@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Runs a command on another kernel: in a QEMU guest (TCG) that has the host's root, read-only.
+
+    vm.py [--kernel SERIES] [--memory MIB] [--timeout SECONDS] -- COMMAND...
+
+The exit status is the command's, its output comes as it is written. The status is 77 where QEMU is
+not installed or the kernel cannot be fetched, and 125 where the guest did not get to the end of the
+command: what its console said last is shown. Whatever happens, QEMU is gone afterwards, and
+nothing of the guest is left.
+"""
+import argparse
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+QEMU = "qemu-system-x86_64"
+BUSYBOX = Path("/bin/busybox")
+SKIPPED, BROKEN = 77, 125
+FETCH_S, BOOT_S = 900, 90
+DISK_MIB, SWAP_MIB = 4096, 512
+CONSOLE_LINES = 40
+# Without the first two a guest may hang for ever, calibrating its clock; the rest: controllers are
+# on cgroup v2, a panic ends QEMU.
+KERNEL_OPTIONS = (
+    "tsc_early_khz=2600000 lpj=5200000 cgroup_no_v1=all console=ttyS0 panic=-1 quiet loglevel=4"
+)
+# Where the guest has a file system of its own over the host's.
+GUESTS_OWN = ("/tmp", "/run", "/var/tmp")
+
+
+class Unable(Exception):
+    """What is missing to run a guest here."""
+
+
+def kernel_fetch(series):
+    """The folder with the kernel; see kernel.sh."""
+    ran = subprocess.run([HERE / "kernel.sh", series], stdout=subprocess.PIPE, timeout=FETCH_S)
+    if ran.returncode == SKIPPED:
+        raise Unable(f"no kernel {series}")
+    if ran.returncode != 0:
+        sys.exit(f"vm.py: kernel.sh ended with status {ran.returncode}")
+    return Path(ran.stdout.decode().strip())
+
+
+def archive_entry(name, mode, data=b""):
+    """One entry of a cpio archive in the new ASCII form, as the kernel reads it."""
+    fields = [0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
+    return head + bytes(-len(head) % 4) + data + bytes(-len(data) % 4)
+
+
+def initramfs(kernel, files):
+    """busybox, guest-init.sh, the kernel's modules, and files below /vm by their names."""
+    entries = [archive_entry(name, stat.S_IFDIR | 0o755) for name in ("bin", "modules", "vm")]
+
+    def add(name, data, mode=0o644):
+        entries.append(archive_entry(name, stat.S_IFREG | mode, data))
+
+    add("bin/busybox", BUSYBOX.read_bytes(), 0o755)
+    add("init", (HERE / "guest-init.sh").read_bytes(), 0o755)
+    for module in sorted((kernel / "modules").iterdir()):
+        add(f"modules/{module.name}", module.read_bytes())
+    for name, text in files.items():
+        add(f"vm/{name}", text.encode())
+    return b"".join(entries) + archive_entry("TRAILER!!!", 0)
+
+
+def disk_make(path, mib, *command):
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as disk:
+        disk.truncate(mib << 20)
+    subprocess.run([*command, path], check=True, capture_output=True, timeout=60)
+
+
+# One thread for both processors: with one for each, one boot of twenty ended in an oops, at an int3
+# that the other processor had just put there and taken away again.
+ACCELERATOR = "tcg,thread=single"
+
+
+def qemu_command(folder, kernel, memory_mib):
+    def disk(name):
+        return f"if=virtio,format=raw,cache=unsafe,file={folder / name}"
+
+    return [
+        # However this program ends, QEMU ends with it.
+        *("setpriv", "--pdeathsig", "KILL", "--"),
+        *(QEMU, "-M", "q35", "-accel", ACCELERATOR, "-cpu", "max", "-smp", "2"),
+        *("-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none"),
+        *("-no-reboot", "-nic", "none", "-serial", f"file:{folder / 'console'}"),
+        *("-kernel", kernel / "vmlinuz", "-initrd", folder / "initramfs"),
+        *("-append", KERNEL_OPTIONS),
+        *("-drive", disk("disk"), "-drive", disk("swap")),
+        *("-device", "virtio-serial-pci"),
+        *("-chardev", "file,id=output,path=/dev/stdout"),
+        *("-device", "virtserialport,chardev=output,name=output"),
+        *("-chardev", f"file,id=status,path={folder / 'status'}"),
+        *("-device", "virtserialport,chardev=status,name=status"),
+        *("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap"),
+        *("-device", "virtio-9p-pci,fsdev=host,mount_tag=host"),
+    ]
+
+
+def output_copy(pipe):
+    while data := os.read(pipe.fileno(), 65536):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def qemu_run(command, timeout_s):
+    """Runs QEMU to its end; says whether that came in time."""
+    qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    copier = threading.Thread(target=output_copy, args=[qemu.stdout], daemon=True)
+    copier.start()
+    try:
+        qemu.wait(timeout_s)
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        qemu.kill()
+        qemu.wait()
+        copier.join(10)
+
+
+def console_show(folder):
+    print("vm.py: the guest's console ended so:")
+    text = (folder / "console").read_text(errors="replace")
+    for line in text.splitlines()[-CONSOLE_LINES:]:
+        print(f"  | {line}")
+
+
+def host_folders(folders):
+    return [str(Path(folder).resolve()) for folder in folders
+            if str(Path(folder).resolve()).startswith(tuple(f"{own}/" for own in GUESTS_OWN))]
+
+
+def run(command, series="6.12", memory_mib=2560, timeout_s=600, folders=()):
+    """Runs the command in a guest; returns its exit status, or BROKEN."""
+    if not shutil.which(QEMU) or not BUSYBOX.exists():
+        raise Unable(f"{QEMU} or {BUSYBOX} is not installed")
+    kernel = kernel_fetch(series)
+    files = {
+        "environment": f"HOST_FOLDERS={shlex.quote(' '.join(host_folders(folders)))}\n",
+        "command": f"cd /tmp && exec {shlex.join(map(str, command))}\n",
+    }
+    with tempfile.TemporaryDirectory(prefix="dsec-vm.") as name:
+        folder = Path(name)
+        (folder / "initramfs").write_bytes(initramfs(kernel, files))
+        disk_make(folder / "disk", DISK_MIB, "mke2fs", "-q", "-F", "-t", "ext4")
+        disk_make(folder / "swap", SWAP_MIB, "mkswap")
+        in_time = qemu_run(qemu_command(folder, kernel, memory_mib), timeout_s + BOOT_S)
+        status = (folder / "status").read_text().strip() if (folder / "status").exists() else ""
+        if status.isdigit():
+            return int(status)
+        print(f"vm.py: {'no status' if in_time else f'no end in {timeout_s + BOOT_S} s'}")
+        console_show(folder)
+        return BROKEN
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kernel", default="6.12", metavar="SERIES")
+    parser.add_argument("--memory", default=2560, type=int, metavar="MIB")
+    parser.add_argument("--timeout", default=600, type=int, metavar="SECONDS")
+    parser.add_argument("--folder", action="append", default=[], metavar="DIR",
+                        help="of the host, to be seen although the guest has its own there")
+    parser.add_argument("command", nargs="+", metavar="COMMAND")
+    options = parser.parse_args()
+    try:
+        return run(options.command, options.kernel, options.memory, options.timeout,
+                   options.folder)
+    except Unable as why:
+        print(f"skipped: {why}")
+        return SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
