@@ -123,9 +123,9 @@ struct launch_request {
 	uint32_t payload_bytes;		 /* after this struct in the same packet */
 	uint32_t descriptor_count;	 /* by SCM_RIGHTS in the same packet */
 	/*
-	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100" asks
-	 * none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a number
-	 * that has no entry gets that number as its group, a name without one is an error.
+	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
+	 * asks none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a
+	 * number that has no entry gets that number as its group, a name without one is an error.
 	 */
 	char user[LAUNCH_USER_BYTES_MAX];
 	char hostname[LAUNCH_HOSTNAME_BYTES_MAX]; /* LAUNCH_SPAWN */

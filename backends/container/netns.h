@@ -16,7 +16,7 @@ long netns_mask(int proc_fd);
 long netns_make(struct worker *w, int slot_fd);
 long netns_drop(struct worker *w, int slot_fd); /* fine where there is none */
 /*
- * 1 if no socket of an earlier sandbox is left in the namespace, none in TIME_WAIT either; else 0. A
- * namespace of the host's can be dirtied by nothing else but caches, which are off.
+ * 1 if no socket of an earlier sandbox is left in the namespace, none in TIME_WAIT either; else 0.
+ * A namespace of the host's can be dirtied by nothing else but caches, which are off.
  */
 long netns_is_clean(struct worker *w, int net_fd);

@@ -1,9 +1,9 @@
 /*
  * Runs of the container backend: programs that enter a box from outside. Called by the engine
- * through the class. A run has a leaf cgroup of its own while it lives; its main process is a child
- * of the engine and is reaped before PID 1, which is held while a request that needs its pid or
- * its slot is under way: else the slot could be another sandbox's by then. What a run leaves running
- * stays in the leaf, so a leaf is used again only when a worker found it empty.
+ * through the class. A run has a leaf cgroup of its own while it lives; its main process is a
+ * child of the engine and is reaped before PID 1, which is held while a request that needs its pid
+ * or its slot is under way: else the slot could be another sandbox's by then. What a run leaves
+ * running stays in the leaf, so a leaf is used again only when a worker found it empty.
  */
 #include "backends/container/container.h"
 
@@ -67,8 +67,8 @@ static void kill_replied(struct launch_call *call, const struct launch_reply *re
 
 	if (!reply || (reply->error && reply->error != ENOENT)) {
 		/*
-		 * Not empty yet (a zombie of ours, a slow death), or the worker was lost. A leaf that
-		 * was killed must not stay, even if the sandbox ends: the slot outlives it.
+		 * Not empty yet (a zombie of ours, a slow death), or the worker was lost. A leaf
+		 * that was killed must not stay, even if the sandbox ends: the slot outlives it.
 		 */
 		team_call(&c->team, &run->kill_call);
 		return;

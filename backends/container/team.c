@@ -26,8 +26,8 @@ void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t
 }
 
 /*
- * A worker keeps its own limits, so one that has not answered long after them is stopped, or stuck in
- * the kernel. Its requests must not wait for that to end.
+ * A worker keeps its own limits, so one that has not answered long after them is stopped, or stuck
+ * in the kernel. Its requests must not wait for that to end.
  */
 static void worker_late(struct timer *timer)
 {

@@ -274,7 +274,7 @@ Test(deaths, tell_what_the_process_and_its_children_used)
 	}
 	cr_assert_eq(child_reap(pid), 0);
 	cr_assert(deaths_await(0, 1));
-	/* The kernel counts a child's time by ticks where it does not count exactly: a tenth off. */
+	/* Where the kernel counts a child's time by ticks it may be a tenth off. */
 	cr_expect_geq(told[0].cpu_us, (OWN_US + CHILD_US) * 9 / 10);
 	cr_expect_leq(told[0].cpu_us, 10 * (OWN_US + CHILD_US));
 	cr_expect_geq(told[0].peak_bytes, TOUCHED_BYTES);
