@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -35,7 +36,11 @@ enum {
 	UID_RANGES_SMALL =
 		(UINT32_MAX - UID_RANGE_FIRST - UID_RANGES_LARGE * (uint32_t)UID_LARGE) / UID_SMALL,
 	UID_RANGES = UID_RANGES_LARGE + UID_RANGES_SMALL,
+	UID_LARGE_FIRST = UID_RANGE_FIRST + UID_RANGES_SMALL * UID_SMALL,
 };
+
+/* All small ranges and a large one are below 2^31; see uids_end(). */
+_Static_assert(UID_LARGE_FIRST + (uint32_t)UID_LARGE <= INT32_MAX, "no large range for Linux 6.12");
 
 static int lock_take(struct instance *in, const struct instance_places *places);
 static int uids_take(struct instance *in, const struct config *config,
@@ -205,13 +210,35 @@ static int owner_write(int fd, const char *name)
 	return 0;
 }
 
-/* The large ranges come first, the small ones share what is left below 2^32. */
+/* The small ranges have the lowest uids, the large ones share what is left below 2^32. */
 static uint32_t range_first(uint32_t k)
 {
 	if (k < UID_RANGES_LARGE)
-		return UID_RANGE_FIRST + k * (uint32_t)UID_LARGE;
-	return UID_RANGE_FIRST + UID_RANGES_LARGE * (uint32_t)UID_LARGE +
-	       (k - UID_RANGES_LARGE) * (uint32_t)UID_SMALL;
+		return UID_LARGE_FIRST + k * (uint32_t)UID_LARGE;
+	return UID_RANGE_FIRST + (k - UID_RANGES_LARGE) * (uint32_t)UID_SMALL;
+}
+
+static uint32_t range_end(uint32_t k)
+{
+	return range_first(k) + (k < UID_RANGES_LARGE ? (uint32_t)UID_LARGE : (uint32_t)UID_SMALL);
+}
+
+/* Terminals belong to a group of the slot's range. */
+static bool devpts_takes(const char *gid)
+{
+	auto_close int fd = fsopen("devpts", FSOPEN_CLOEXEC);
+
+	return fd >= 0 && !fsconfig(fd, FSCONFIG_SET_STRING, "gid", gid, 0) &&
+	       !fsconfig(fd, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
+}
+
+/*
+ * Where ranges must end. Linux 6.12 reads the group of a devpts as a signed number, and sandboxes
+ * beyond it could not be made.
+ */
+static uint32_t uids_end(void)
+{
+	return devpts_takes("2147483648") ? UINT32_MAX : INT32_MAX;
 }
 
 /*
@@ -254,11 +281,13 @@ static int uids_try(struct instance *in, const char *directory, uint32_t k, bool
 /* One of [first, end) that is free, our last one if it is. 1: taken, 0: none. */
 static int uids_take_of(struct instance *in, const char *directory, uint32_t first, uint32_t end)
 {
+	const uint32_t uid_end = uids_end();
 	int r = 0;
 
 	for (int pass = 0; r == 0 && pass < 2; pass++)
 		for (uint32_t k = first; r == 0 && k < end; k++)
-			r = uids_try(in, directory, k, pass == 0);
+			if (range_end(k) <= uid_end)
+				r = uids_try(in, directory, k, pass == 0);
 	return r;
 }
 
