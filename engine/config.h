@@ -26,6 +26,7 @@ enum {
 	EXEC_INPUT_BYTES_MAX = 1 << 20,
 	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
 	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,
+	CLIENT_ARENA_BYTES_MAX = 4 << 20, /* it is the engine's memory: clients_max times this */
 	CREATE_COUNT_MAX = 32768,
 	TTL_S_MAX = 30 * 24 * 3600,
 };

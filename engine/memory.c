@@ -21,7 +21,6 @@
 enum {
 	ARENA_BYTES_DEFAULT = 1 << 20,
 	ARENA_BYTES_MIN = 128 << 10,
-	ARENA_BYTES_MAX = 64 << 20,
 	PAGE_BYTES = 4096,
 	BUFFER_ENTRIES = 64,
 };
@@ -87,7 +86,8 @@ int client_memory_init(struct client_memory *memory, const struct node *node,
 		w->buffer_at + w->buffer_entries * (uint32_t)sizeof(struct dsec_ring_buffer),
 		PAGE_BYTES);
 	w->arena_at = (uint64_t)w->channel_bytes * channels;
-	w->arena_bytes = clamp(arena, ARENA_BYTES_MIN, ARENA_BYTES_MAX) / PAGE_BYTES * PAGE_BYTES;
+	w->arena_bytes =
+		clamp(arena, ARENA_BYTES_MIN, CLIENT_ARENA_BYTES_MAX) / PAGE_BYTES * PAGE_BYTES;
 	w->memory_bytes = w->arena_at + w->arena_bytes;
 	auto_close int fd =
 		memfd_create("dsec-client", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
