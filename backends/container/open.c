@@ -91,8 +91,12 @@ void container_close(struct backend *b)
 	free(c);
 }
 
+enum { ATTACH_TRIES = 3 };
+
 struct attachment {
 	struct launch_call call;
+	struct containers *in;
+	uint32_t tries;
 	void *owner;
 	void (*ready)(void *owner, int error);
 };
@@ -104,6 +108,11 @@ static void attached(struct launch_call *call, const struct launch_reply *reply)
 	void *owner = a->owner;
 	int error = reply ? -reply->error : -EPIPE;
 
+	/* A lost worker must not cost every sandbox that waits for the image. */
+	if (!reply && ++a->tries < ATTACH_TRIES) {
+		team_call(&a->in->team, call);
+		return;
+	}
 	(void)close(call->fds[0]); /* the vault has its own reference, or the mount goes */
 	free(a);
 	ready(owner, error);
@@ -117,6 +126,7 @@ int container_image_attach(struct backend *b, uint32_t image, int mount_fd, void
 
 	if (!a)
 		return -ENOMEM;
+	a->in = c;
 	a->owner = owner;
 	a->ready = ready;
 	a->call.request = (struct launch_request){

@@ -224,10 +224,33 @@ long slot_stat(struct worker *w)
 	return r;
 }
 
+/* 1: the image is there already; 0: the folder is empty; else another image is. */
+static long image_look(struct worker *w, const char *path)
+{
+	struct stat wanted, found, images;
+	long r = TRY(LOWER, kernel_fstat(w->order.descriptors[0], &wanted));
+
+	if (r >= 0)
+		r = TRY(LOWER, kernel_fstatat(AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW));
+	if (r >= 0)
+		r = TRY(LOWER, kernel_fstatat(AT_FDCWD, "/img", &images, AT_SYMLINK_NOFOLLOW));
+	if (r < 0)
+		return r;
+	if (found.st_dev == wanted.st_dev)
+		return 1;
+	return found.st_dev == images.st_dev ? 0 : -EEXIST;
+}
+
+/* Asked again when a worker was lost with it, which may have got to any point. */
 static long image_attach_at(struct worker *w, const char *path)
 {
 	long r = TRY(LOWER, kernel_mkdirat(AT_FDCWD, path, 0700));
 
+	if (r == -EEXIST) {
+		r = image_look(w, path);
+		if (r == 1)
+			return 0;
+	}
 	if (r < 0)
 		return r;
 	r = TRY(LOWER, kernel_move_mount(w->order.descriptors[0], AT_FDCWD, path, w->secret));

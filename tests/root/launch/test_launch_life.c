@@ -404,6 +404,27 @@ static void an_image_is_attached_once_and_can_go(struct harness *h)
 	box_end(h, &box);
 }
 
+static void an_attach_can_be_asked_for_again(struct harness *h)
+{
+	struct launch_request request = harness_request(h, LAUNCH_ATTACH, 0);
+	auto_close int same = openat(h->vault.root_fd, "img/7", O_PATH | O_CLOEXEC);
+	auto_close int other = image_mount("other");
+	struct parcel parcel = { .fds = &same, .fd_count = 1 };
+	struct box box;
+
+	_Static_assert(HARNESS_IMAGE == 7, "the folder's name");
+	expect(same >= 0 && harness_ask(h, 0, &request, &parcel).error == 0);
+	/* Over another image: not even on request. */
+	parcel.fds = &other;
+	expect(harness_ask(h, 0, &request, &parcel).error == EEXIST);
+	box = box_start(h, 0, LAUNCH_REBUILD);
+	box_end(h, &box);
+	/* A worker was lost after it had made the folder. */
+	expect(mkdirat(h->vault.root_fd, "img/8", 0700) == 0);
+	request.image = 8;
+	expect(harness_ask(h, 0, &request, &parcel).error == 0);
+}
+
 static void a_private_network_stays_with_its_slot_until_discarded(struct harness *h)
 {
 	struct box box = box_start(h, 0, LAUNCH_REBUILD | LAUNCH_PRIVATE);
@@ -547,6 +568,7 @@ static const struct harness_test tests[] = {
 	TEST(statistics_tell_what_is_used),
 	TEST(the_disk_is_bounded),
 	TEST(an_image_is_attached_once_and_can_go),
+	TEST(an_attach_can_be_asked_for_again),
 	TEST(a_slot_can_change_its_image),
 	TEST(a_private_network_stays_with_its_slot_until_discarded),
 	TEST(a_private_network_with_a_connection_left_is_not_used_again),
