@@ -212,6 +212,7 @@ static long sandbox_clone(struct worker *w, const int fds[static 3])
 		.flags = CLONE_PARENT | CLONE_INTO_CGROUP | CLONE_NEWPID | CLONE_NEWNS |
 			 CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP,
 		.run = sandbox_run,
+		.must_start = true,
 		.child.fds = { fds[FD_ROOT], fds[FD_USER], fds[FD_NETWORK] },
 		.limit_ms = w->order.request.limit_ms,
 	};

@@ -114,6 +114,11 @@ static long stack_result(struct worker *w, struct stack *stack, const struct spa
 	}
 	if (stack->error)
 		w->attempt.step = stack->child.attempt.step;
+	if (!stack->error && spawn->must_start && stack->child.attempt.step != LAUNCH_STEP_ARGV0) {
+		/* Killed on its way: where it is now is not where it was to be. */
+		w->attempt.step = stack->child.attempt.step;
+		return -ECHILD;
+	}
 	return -stack->error;
 }
 

@@ -32,6 +32,7 @@ struct spawn {
 	uint64_t flags;
 	int cgroup_fd;			  /* with CLONE_INTO_CGROUP */
 	long (*run)(struct child *child); /* returns only to fail; 0 ends the child in peace */
+	bool must_start;		  /* to be killed before its program, ARGV0, is to fail */
 	struct child child;
 	uint32_t limit_ms;
 	/* results */
@@ -44,7 +45,8 @@ struct spawn {
 int stacks_open(struct worker *w);
 
 /*
- * 0: the child's program runs, or run() returned 0, or somebody killed the child.
+ * 0: the child's program runs, or run() returned 0, or somebody killed the child; with must_start
+ * and before its program that is -ECHILD.
  * -errno with the step in w->attempt: the child failed and has ended or is ending; spawn.pid says
  * whether there is one to be reaped.
  */
