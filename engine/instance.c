@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
@@ -30,6 +31,8 @@
 
 enum {
 	LISTEN_BACKLOG = 4096, /* clients that connect while an engine is restarted */
+	STALE_PAUSES = 100,
+	STALE_PAUSE_NS = 10 * 1000000,
 	UID_LARGE = SLOTS_PER_INSTANCE * UID_RANGE,
 	UID_SMALL = SLOTS_SMALL * UID_RANGE,
 	UID_RANGES_LARGE = (UINT32_MAX - UID_RANGE_FIRST) / UID_LARGE,
@@ -338,6 +341,19 @@ static int stale_remove(const struct sockaddr_un *address)
 	return unlink(address->sun_path) < 0 ? -errno : 0;
 }
 
+/* The kernel takes a killed engine's ring apart later, and with it its hold on the socket. */
+static int stale_wait(const struct sockaddr_un *address)
+{
+	const struct timespec pause = { .tv_nsec = STALE_PAUSE_NS };
+	int r = stale_remove(address);
+
+	for (int i = 0; r == -EADDRINUSE && i < STALE_PAUSES; i++) {
+		(void)nanosleep(&pause, NULL); /* shorter is fine */
+		r = stale_remove(address);
+	}
+	return r;
+}
+
 static int socket_bind(int fd, const struct sockaddr_un *address, mode_t mode)
 {
 	/* Nobody may connect between bind and chmod; the keeper has one thread. */
@@ -362,7 +378,7 @@ static int socket_listen(struct instance *in, mode_t mode)
 	if (fd < 0)
 		return -errno;
 	strcpy(address.sun_path, in->socket_path);
-	r = stale_remove(&address);
+	r = stale_wait(&address);
 	if (!r)
 		r = socket_bind(fd, &address, mode);
 	if (!r && lstat(in->socket_path, &info) < 0)
