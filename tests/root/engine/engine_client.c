@@ -122,9 +122,9 @@ bool ran_wrote(const struct ran *ran, uint32_t stream, const void *bytes, size_t
 	    output->head.bytes + output->tail.bytes != count)
 		return false;
 	return (!output->head.bytes || !memcmp(output->head.data, bytes, output->head.bytes)) &&
-	       (!output->tail.bytes || !memcmp(output->tail.data,
-					       (const char *)bytes + output->head.bytes,
-					       output->tail.bytes));
+	       (!output->tail.bytes ||
+		!memcmp(output->tail.data, (const char *)bytes + output->head.bytes,
+			output->tail.bytes));
 }
 
 bool ran_exited(const struct ran *ran, int code)

@@ -24,7 +24,10 @@ struct command {
 	uint64_t head_bytes, tail_bytes;
 };
 
-#define SH(script) { .argv = { "/bin/sh", "-c", script } }
+#define SH(script)                                                                                 \
+	{                                                                                          \
+		.argv = { "/bin/sh", "-c", script }                                                \
+	}
 
 /* How a command ended. `result` is NULL where it did not come to run; see status. */
 struct ran {

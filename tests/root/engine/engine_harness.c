@@ -23,7 +23,13 @@
 #include "tests/root/engine/engine_image.h"
 #include "tests/root/engine/engine_residue.h"
 
-enum { START_MS = 60000, END_MS = 30000, ARGUMENTS_MAX = 32, EXIT_REFUSED = 2, ARENA_BYTES = 8 << 20 };
+enum {
+	START_MS = 60000,
+	END_MS = 30000,
+	ARGUMENTS_MAX = 32,
+	EXIT_REFUSED = 2,
+	ARENA_BYTES = 8 << 20
+};
 
 /* The state beside the suites: failures of the claim that runs, its name, engines so far. */
 static unsigned failures;
@@ -200,9 +206,9 @@ bool engine_start(struct engine *e, const struct engine_options *options)
 
 struct dsec *engine_connect(struct engine *e)
 {
-	struct dsec_open_opts opts = {
-		.size = sizeof opts, .address = e->socket, .arena_bytes = ARENA_BYTES
-	};
+	struct dsec_open_opts opts = { .size = sizeof opts,
+				       .address = e->socket,
+				       .arena_bytes = ARENA_BYTES };
 	struct dsec *d;
 	int r = dsec_open(&opts, &d);
 

@@ -51,11 +51,16 @@ struct suite {
 	unsigned claim_count;
 };
 
-#define CLAIM(name) { #name, name }
+#define CLAIM(name)                                                                                \
+	{                                                                                          \
+#name, name                                                                        \
+	}
 #define SUITE(name_, claims_, ...)                                                                 \
 	{                                                                                          \
 		.name = name_, .claims = claims_,                                                  \
-		.claim_count = sizeof(claims_) / sizeof *(claims_), .options = { __VA_ARGS__ }     \
+		.claim_count = sizeof(claims_) / sizeof *(claims_), .options = {                   \
+			__VA_ARGS__                                                                \
+		}                                                                                  \
 	}
 
 /* Runs every claim, or those with argv[1] in their names; what main() returns. */

@@ -1,6 +1,6 @@
 /*
  * Looks at an engine from outside: /proc, the cgroup tree, BPF objects by id. Called by the harness
- * and by claims. Nothing here believes the engine's own account, except where it is compared with it.
+ * and by claims. Nothing here believes the engine's own account, unless it is compared with it.
  */
 #include "tests/root/engine/engine_residue.h"
 
@@ -98,9 +98,11 @@ unsigned engine_workers(const struct engine *e, pid_t *ret, unsigned max)
 {
 	pid_t children[256];
 	unsigned count = children_of(engine_pid(e), children, 256), found = 0;
+	char slot[32];
 
+	/* What a worker starts has its name until it runs a program, but is born in a slot. */
 	for (unsigned i = 0; i < count && found < max; i++)
-		if (process_is_worker(children[i]))
+		if (process_is_worker(children[i]) && !engine_slot_of(e, children[i], slot))
 			ret[found++] = children[i];
 	return found;
 }
@@ -134,8 +136,8 @@ static void tree_walk(struct walk *walk, const char *folder, int depth)
 
 	/* Instance, shard, slot: PID 1s are in the slots themselves. */
 	if (dir && (!walk->inits_only || depth == 2))
-		walk->count += procs_read(folder, walk->pids + walk->count,
-					  walk->max - walk->count);
+		walk->count +=
+			procs_read(folder, walk->pids + walk->count, walk->max - walk->count);
 	walk->groups += dir != NULL;
 	while (dir && depth < TREE_DEPTH_MAX && (entry = readdir(dir))) {
 		char path[512];

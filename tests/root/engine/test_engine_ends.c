@@ -26,8 +26,8 @@ static void a_background_child_does_not_delay_the_result_and_lives_on(struct eng
 
 	expect(ran_says(&alive, "1\n"));
 	/* What it writes later is nobody's, and harms nobody. */
-	auto_ran struct ran writer = shell_run(
-		e->d, id, "(while sleep 0.01; do echo x || exit; done) & echo there");
+	auto_ran struct ran writer =
+		shell_run(e->d, id, "(while sleep 0.01; do echo x || exit; done) & echo there");
 
 	expect(ran_exited(&writer, 0) && !memcmp(ran_output(&writer, 1)->head.data, "there\n", 6));
 	expect(until(5000, ({
@@ -93,8 +93,9 @@ static void two_thousand_orphans_are_reaped(struct engine *e)
 
 static void a_timeout_kills_every_descendant_and_keeps_what_was_written(struct engine *e)
 {
-	struct command c = SH("echo first; setsid sh -c 'while :; do echo x >>/tmp/grow; sleep 0.01;"
-			      "done' & setsid setsid sleep 300 & echo second; sleep 99");
+	struct command c =
+		SH("echo first; setsid sh -c 'while :; do echo x >>/tmp/grow; sleep 0.01;"
+		   "done' & setsid setsid sleep 300 & echo second; sleep 99");
 	struct dsec_id id = sandbox_make(e->d);
 	char first[32], second[32];
 	pid_t pids[8];
@@ -102,8 +103,7 @@ static void a_timeout_kills_every_descendant_and_keeps_what_was_written(struct e
 	c.timeout_ms = 300;
 	auto_ran struct ran ran = command_run(e->d, id, &c);
 
-	if (!expect(ran.status.code == DSEC_OK && ran.result &&
-		    ran.result->reason == DSEC_TIMEOUT))
+	if (!expect(ran.status.code == DSEC_OK && ran.result && ran.result->reason == DSEC_TIMEOUT))
 		ran_note(&ran);
 	expect(ran_wrote(&ran, 1, "first\nsecond\n", 13));
 	expect(ran.ms >= 300 && ran.ms < 5000);
@@ -237,8 +237,8 @@ static void a_destroyed_sandbox_ends_its_execs_as_killed(struct engine *e)
 	sandbox_end(e->d, id);
 	auto_ran struct ran ran = command_wait(e->d, ticket);
 
-	if (!expect(ran.status.code == DSEC_OK && ran.result &&
-		    ran.result->reason == DSEC_KILLED && ran_wrote(&ran, 1, "here\n", 5)))
+	if (!expect(ran.status.code == DSEC_OK && ran.result && ran.result->reason == DSEC_KILLED &&
+		    ran_wrote(&ran, 1, "here\n", 5)))
 		ran_note(&ran);
 	expect(engine_members(e, pids, 8) == 0);
 }
@@ -292,11 +292,12 @@ static void execs_that_race_with_the_death_of_pid_1_end_in_a_known_way(struct en
 		for (int n = 0; n < 8; n++) {
 			auto_ran struct ran ran = command_wait(e->d, tickets[n]);
 			const struct dsec_result *result = ran.result;
-			bool known = ran.status.code == DSEC_OK ?
-					     result && (result->reason == DSEC_KILLED ||
-							ran_says(&ran, "here\n")) :
-					     ran.status.code == DSEC_ABSENT ||
-						     (ran.status.code == DSEC_FAILED && !ran.started);
+			bool known =
+				ran.status.code == DSEC_OK ?
+					result && (result->reason == DSEC_KILLED ||
+						   ran_says(&ran, "here\n")) :
+					ran.status.code == DSEC_ABSENT ||
+						(ran.status.code == DSEC_FAILED && !ran.started);
 
 			if (!expect(known))
 				ran_note(&ran);

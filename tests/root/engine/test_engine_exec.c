@@ -33,8 +33,9 @@ static void fifty_megabytes_keep_head_tail_and_count_and_spare_stderr(struct eng
 {
 	struct dsec_id id = sandbox_make(e->d);
 	uint64_t before = process_rss_bytes(engine_pid(e)), after;
-	auto_ran struct ran ran = shell_run(
-		e->d, id, "echo early >&2; printf head; head -c 50000000 /dev/zero; printf tail;"
+	auto_ran struct ran ran =
+		shell_run(e->d, id,
+			  "echo early >&2; printf head; head -c 50000000 /dev/zero; printf tail;"
 			  "echo late >&2; exit 3");
 	const struct dsec_output *output = ran_output(&ran, 1);
 
@@ -55,7 +56,8 @@ static void fifty_megabytes_keep_head_tail_and_count_and_spare_stderr(struct eng
 
 static void head_and_tail_have_the_sizes_asked_for(struct engine *e)
 {
-	struct command c = SH("i=0; while [ $i -lt 3000 ]; do printf '%06d\\n' $i; i=$((i+1)); done");
+	struct command c =
+		SH("i=0; while [ $i -lt 3000 ]; do printf '%06d\\n' $i; i=$((i+1)); done");
 	struct dsec_id id = sandbox_make(e->d);
 	char all[3000 * 7 + 1];
 
@@ -104,10 +106,10 @@ static void all_of_a_large_input_arrives_or_nobody_waits_for_it(struct engine *e
 	static const char *const scripts[][2] = {
 		{ "wc -c", "1044480\n" },
 		{ "tr -d x | wc -c", "0\n" },
-		{ "echo deaf", "deaf\n" },			/* never reads */
-		{ "exec <&-; echo closed", "closed\n" },	/* closes */
-		{ "head -c 1", "x" },				/* reads a little */
-		{ "sleep 99 & head -c 3", "xxx" },		/* another holds it open */
+		{ "echo deaf", "deaf\n" },		 /* never reads */
+		{ "exec <&-; echo closed", "closed\n" }, /* closes */
+		{ "head -c 1", "x" },			 /* reads a little */
+		{ "sleep 99 & head -c 3", "xxx" },	 /* another holds it open */
 	};
 	auto_free char *input = malloc(INPUT_BYTES);
 	struct dsec_id id = sandbox_make(e->d);
@@ -137,7 +139,8 @@ static void environment_directory_and_user_are_as_asked(struct engine *e)
 		{ { .argv = { "env" } },
 		  "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
 		  "HOME=/root\n" },
-		{ { .argv = { "/bin/sh", "-c", "echo $A:$B" }, .env = { "A=x y", "B=" } }, "x y:\n" },
+		{ { .argv = { "/bin/sh", "-c", "echo $A:$B" }, .env = { "A=x y", "B=" } },
+		  "x y:\n" },
 		{ { .argv = { "env" }, .env = { "PATH=/usr/bin", "HOME=/" } },
 		  "PATH=/usr/bin\nHOME=/\n" },
 		{ { .argv = { "pwd" } }, "/root\n" },
@@ -193,10 +196,10 @@ static bool is_refused_as(const struct ran *ran, const struct refusal *refusal)
 static void what_cannot_start_says_126_or_127_and_why_within_100_ms(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_ran struct ran made = shell_run(
-		e->d, id,
-		"printf '\\177ELF nonsense' >/tmp/bad-elf; printf '#!/no/such\\n' "
-		">/tmp/bad-interpreter; chmod +x /tmp/bad-*");
+	auto_ran struct ran made =
+		shell_run(e->d, id,
+			  "printf '\\177ELF nonsense' >/tmp/bad-elf; printf '#!/no/such\\n' "
+			  ">/tmp/bad-interpreter; chmod +x /tmp/bad-*");
 
 	expect(ran_says(&made, ""));
 	for (unsigned i = 0; i < sizeof refusals / sizeof *refusals; i++) {

@@ -187,12 +187,14 @@ static void listing_is_in_order_live_and_goes_on_from_a_cursor(struct engine *e)
 
 		before = 0;
 		while (!is_last && expect(dsec_wait(e->d, ticket, -1, &event) == 0)) {
-			const struct dsec_row *row = event->kind == DSEC_EV_ROW ? event->body : NULL;
+			const struct dsec_row *row = event->kind == DSEC_EV_ROW ? event->body :
+										  NULL;
 
 			if (row) {
 				expect(row->id.lo > last.lo || row->id.hi > last.hi);
 				expect(row->state == DSEC_STATE_RUNNING && row->execs_total == 0);
-				expect(row->image.bytes == 4 && !memcmp(row->image.data, "test", 4));
+				expect(row->image.bytes == 4 &&
+				       !memcmp(row->image.data, "test", 4));
 				last = row->id;
 				before++;
 				rows++;
@@ -241,7 +243,9 @@ static void stats_are_read_now(struct engine *e)
 static void destroying_twice_or_what_is_not_there_is_success(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	struct dsec_id ids[] = { id, id, { id.hi, id.lo ^ 1ull << 20 }, { 1, 2 }, { id.hi, ~0ull } };
+	struct dsec_id ids[] = {
+		id, id, { id.hi, id.lo ^ 1ull << 20 }, { 1, 2 }, { id.hi, ~0ull }
+	};
 
 	sandbox_end(e->d, id);
 	sandbox_end(e->d, id);
@@ -344,7 +348,8 @@ static void a_cancelled_create_accounts_for_every_one(struct engine *e)
 static void a_cancelled_exec_runs_on(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	const struct command c = SH("until [ -e /tmp/go ]; do sleep 0.01; done; echo on >/tmp/done");
+	const struct command c =
+		SH("until [ -e /tmp/go ]; do sleep 0.01; done; echo on >/tmp/done");
 	int64_t ticket = command_start(e->d, id, &c, NULL);
 	struct dsec_event *event;
 
@@ -356,7 +361,8 @@ static void a_cancelled_exec_runs_on(struct engine *e)
 
 	expect(ran.status.code == DSEC_CANCELLED && ran.status.blame == DSEC_BLAME_CALLER);
 	auto_ran struct ran go = shell_run(
-		e->d, id, "touch /tmp/go; until [ -e /tmp/done ]; do sleep 0.01; done; cat /tmp/done");
+		e->d, id,
+		"touch /tmp/go; until [ -e /tmp/done ]; do sleep 0.01; done; cat /tmp/done");
 
 	expect(ran_says(&go, "on\n"));
 	sandbox_end(e->d, id);

@@ -1,7 +1,7 @@
 /*
- * Runs inside sandboxes: changes the root file system in one way, or looks whether anything of it is
- * there: `touch_root WAY`, `touch_root look`, `touch_root age`. Exit 0, or 1 with a line that says
- * what failed.
+ * Runs inside sandboxes: changes the root file system in one way, or looks whether anything of it
+ * is there: `touch_root WAY`, `touch_root look`, `touch_root age`. Exit 0, or 1 with a line that
+ * says what failed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -166,13 +167,17 @@ static void look(void)
 	}
 }
 
-/* When this root was made: the same number in another sandbox means the same root. */
+/* Which root this is: a tmpfs has a random id of its own, and nothing changed / since. */
 static void age(void)
 {
+	struct statfs files;
 	struct stat root;
 
+	must(statfs("/", &files), "statfs");
 	must(stat("/", &root), "stat");
-	printf("%lld.%09ld\n", (long long)root.st_ctim.tv_sec, root.st_ctim.tv_nsec);
+	printf("%08x%08x %lld.%09ld\n", (unsigned)files.f_fsid.__val[0],
+	       (unsigned)files.f_fsid.__val[1], (long long)root.st_ctim.tv_sec,
+	       root.st_ctim.tv_nsec);
 }
 
 static const struct {

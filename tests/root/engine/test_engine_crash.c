@@ -1,0 +1,387 @@
+/*
+ * Deaths: of launcher workers, of PID 1s, of engines and keepers, under load. Each costs what it
+ * must and no more, and nothing is left.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/cleanup.h"
+#include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/engine_load.h"
+
+enum { WORKERS = 6, LIVE = 200, KILLS = 200 };
+
+/* ---- workers ---- */
+
+static void each_killed_worker_costs_at_most_one_request_and_is_replaced(struct engine *e)
+{
+	struct load load;
+	pid_t workers[16];
+
+	if (!load_start(&load, e, 4))
+		return;
+	for (unsigned i = 0; i < WORKERS; i++) {
+		uint64_t done = load_done(&load), lost = holdings_now(e->d).launchers_lost;
+
+		/* The oldest come first, so each of the first ones goes. */
+		if (!expect(until(10000, engine_workers(e, workers, 16) == WORKERS)))
+			break;
+		(void)kill(workers[0], SIGKILL);
+		expect(until(10000, load_done(&load) > done + 50));
+		expect(until(10000, holdings_now(e->d).launchers_lost == lost + 1));
+	}
+	load_end(&load);
+	note("%u workers killed, %llu requests, %llu failed", WORKERS,
+	     (unsigned long long)load.done, (unsigned long long)load.lost);
+	expect(load.lost <= WORKERS);
+	expect(load.strange == 0);
+	expect(holdings_now(e->d).launchers_lost >= WORKERS);
+}
+
+static void a_stopped_worker_is_replaced_and_costs_one_request(struct engine *e)
+{
+	struct load load;
+	pid_t workers[16];
+	uint64_t before = holdings_now(e->d).launchers_lost;
+
+	if (!load_start(&load, e, 2))
+		return;
+	expect(until(5000, load_done(&load) > 20));
+	if (expect(until(10000, engine_workers(e, workers, 16) == WORKERS)))
+		(void)kill(workers[0], SIGSTOP); /* not reaped: alive */
+	expect(until(30000, holdings_now(e->d).launchers_lost == before + 1));
+	expect(until(10000, engine_workers(e, workers, 16) == WORKERS));
+	load_end(&load);
+	expect(load.lost <= 1 && load.strange == 0);
+}
+
+static void all_workers_at_once_can_go_and_the_waiting_are_served(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(30);
+	pid_t workers[16];
+	unsigned count = engine_workers(e, workers, 16);
+	int64_t ticket = create_start(e->d, &opts, NULL);
+
+	for (unsigned i = 0; i < count; i++)
+		(void)kill(workers[i], SIGKILL); /* as above */
+	auto_made struct made made = create_wait(e->d, ticket, 30);
+
+	if (!expect(made.created >= 30 - WORKERS && made.created + made.failed == 30))
+		note("%u created, %u failed, %u refused", made.created, made.failed, made.refused);
+	expect(sandboxes_end(e->d, made.ids, made.created).code == DSEC_OK);
+	expect(until(10000, engine_workers(e, workers, 16) == WORKERS));
+}
+
+/* It is among those that may be killed now: with its handle held, the pid is this process's. */
+static bool is_still(struct engine *e, pid_t pid, bool is_worker)
+{
+	pid_t pids[256];
+	unsigned count = is_worker ? engine_workers(e, pids, 256) : engine_inits(e, pids, 256);
+
+	for (unsigned i = 0; i < count; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+static void random_kills_of_workers_and_pid_1s_leave_nothing(struct engine *e)
+{
+	struct load load;
+	pid_t pids[256];
+	unsigned seed = 1, workers_killed = 0, inits_killed = 0;
+
+	if (!load_start(&load, e, 4))
+		return;
+	while (workers_killed + inits_killed < KILLS) {
+		unsigned r = (unsigned)rand_r(&seed);
+		bool is_worker = r % 8 == 0;
+		unsigned count = is_worker ? engine_workers(e, pids, 256) :
+					     engine_inits(e, pids, 256);
+
+		if (!count)
+			continue;
+		pid_t victim = pids[r / 8 % count];
+		auto_close int fd = pidfd_open(victim, 0);
+
+		/* By handle, and looked at again: pids are used again in no time here. */
+		if (fd < 0 || !is_still(e, victim, is_worker))
+			continue;
+		if (pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0)
+			continue;
+		workers_killed += is_worker;
+		inits_killed += !is_worker;
+		/* Each meets requests in another state. */
+		uint64_t ended = load_ended(&load);
+
+		expect(until(10000, load_ended(&load) > ended));
+	}
+	load_end(&load);
+	note("%u workers and %u PID 1s killed, %llu requests, %llu failed, %llu killed",
+	     workers_killed, inits_killed, (unsigned long long)load.done,
+	     (unsigned long long)load.lost, (unsigned long long)load.killed);
+	if (!expect(load.lost <= workers_killed))
+		note("%llu lost", (unsigned long long)load.lost);
+	expect(load.strange == 0);
+	expect(until(20000, list_count(e->d) == 0));
+}
+
+/* ---- the engine ---- */
+
+static void a_killed_engine_is_replaced_and_swept_after(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(LIVE);
+	const struct command c = SH("setsid sleep 300 & exec sleep 300");
+	auto_made struct made made = create_run(e->d, &opts);
+	pid_t pid = engine_pid(e), pids[ENGINE_PIDS_MAX];
+	int64_t tickets[20];
+	double begun_ms;
+
+	expect(made.created == LIVE);
+	for (int i = 0; i < 20; i++)
+		tickets[i] = command_start(e->d, made.ids[i * 10], &c, NULL);
+	expect(until(10000, engine_running(e, "sleep") == 40));
+	begun_ms = clock_ms();
+	(void)kill(pid, SIGKILL); /* the keeper has not reaped it yet */
+	for (int i = 0; i < 20; i++) {
+		auto_ran struct ran ran = command_wait(e->d, tickets[i]);
+
+		expect(ran.status.code == DSEC_LOST);
+	}
+	dsec_close(e->d);
+	e->d = NULL;
+	expect(until(20000, engine_pid(e) && engine_pid(e) != pid));
+	e->d = engine_connect(e);
+	if (!e->d)
+		return;
+	/* Who can ask can be sure that the sweep is over. */
+	expect(holdings_now(e->d).sandboxes == 0 && list_count(e->d) == 0);
+	note("%.0f ms from the kill to an answer of the next engine", clock_ms() - begun_ms);
+	expect(engine_members(e, pids, ENGINE_PIDS_MAX) == 0);
+	auto_ran struct ran old = shell_run(e->d, made.ids[0], "true");
+
+	expect(old.status.code == DSEC_ABSENT);
+	struct dsec_id id = sandbox_make(e->d);
+	auto_ran struct ran ran = shell_run(e->d, id, "echo new");
+
+	expect(ran_says(&ran, "new\n"));
+	sandbox_end(e->d, id);
+}
+
+static void an_engine_killed_while_it_makes_and_ends_is_swept_after(struct engine *e)
+{
+	for (int i = 0; i < 3; i++) {
+		struct load load;
+		pid_t pid = engine_pid(e);
+
+		if (!load_start(&load, e, 4))
+			return;
+		expect(until(10000, load_done(&load) > (unsigned)(30 + i * 17)));
+		(void)kill(pid, SIGKILL); /* as above */
+		load_end(&load);
+		dsec_close(e->d);
+		e->d = NULL;
+		expect(until(20000, engine_pid(e) && engine_pid(e) != pid));
+		e->d = engine_connect(e);
+		if (!e->d)
+			return;
+		engine_expect_idle(e);
+	}
+}
+
+/* ---- keepers, instances, lifelines ---- */
+
+static const char *const small[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
+
+static void a_killed_keeper_takes_its_engine_along_and_the_next_cleans_up(struct engine *e)
+{
+	struct engine_options options = { .arguments = small, .instance = e->instance };
+	auto_free struct engine *next = calloc(1, sizeof *next);
+	struct dsec_id id = sandbox_make(e->d);
+	const struct command c = SH("setsid sleep 300 & exec sleep 300");
+	int64_t ticket = command_start(e->d, id, &c, NULL);
+	pid_t pids[8];
+
+	expect(until(5000, engine_running(e, "sleep") == 2));
+	(void)kill(e->keeper, SIGKILL); /* our child */
+	auto_ran struct ran ran = command_wait(e->d, ticket);
+
+	expect(ran.status.code == DSEC_LOST || (ran.result && ran.result->reason == DSEC_KILLED));
+	dsec_close(e->d);
+	e->d = NULL;
+	expect(engine_wait(e, 10000) == SIGKILL);
+	/* The engine is ours now; it gives everything back and ends. */
+	expect(until(20000, engine_members(e, pids, 8) == 0));
+	expect(until(20000, waitpid(e->first_pid, NULL, WNOHANG) == e->first_pid));
+	if (engine_start(next, &options)) {
+		struct dsec_id other = sandbox_make(next->d);
+
+		sandbox_end(next->d, other);
+		engine_expect_idle(next);
+		engine_end(next);
+	}
+	engine_expect_gone(e);
+}
+
+static void a_keeper_and_engine_killed_at_once_are_cleaned_up_by_the_next(struct engine *e)
+{
+	struct engine_options options = { .arguments = small };
+	auto_free struct engine *first = calloc(1, sizeof *first);
+	auto_free struct engine *next = calloc(1, sizeof *next);
+	const struct command c = SH("setsid sleep 300 & exec sleep 300");
+	pid_t pids[64], engine;
+	struct stat info;
+
+	(void)e; /* its keeper is gone by now; this one starts its own */
+	if (!engine_start(first, &options))
+		return;
+	struct dsec_create_opts opts = create_opts(10);
+	auto_made struct made made = create_run(first->d, &opts);
+
+	(void)command_start(first->d, made.ids[0], &c, NULL);
+	expect(made.created == 10 && until(5000, engine_running(first, "sleep") == 2));
+	engine = engine_pid(first);
+	(void)kill(first->keeper, SIGSTOP); /* so that it starts no other; our child */
+	(void)kill(engine, SIGKILL);	    /* not reaped by it */
+	(void)kill(first->keeper, SIGKILL);
+	dsec_close(first->d);
+	first->d = NULL;
+	expect(engine_wait(first, 10000) == SIGKILL);
+	expect(until(10000, waitpid(engine, NULL, WNOHANG) == engine));
+	/* What ran runs on, with us as its parent, until the next start. */
+	expect(engine_members(first, pids, 64) >= 10);
+	expect(stat(first->cgroup, &info) == 0);
+	options.instance = first->instance;
+	if (engine_start(next, &options)) {
+		expect(engine_members(next, pids, 64) == 0);
+		engine_end(next);
+	}
+	engine_expect_gone(first);
+}
+
+static void one_of_two_instances_dies_alone(struct engine *e)
+{
+	struct engine_options options = { .arguments = small };
+	auto_free struct engine *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
+	struct dsec_id in_a, in_b;
+	pid_t pids[8];
+
+	(void)e;
+	if (!engine_start(a, &options))
+		return;
+	if (!engine_start(b, &options)) {
+		engine_end(a);
+		return;
+	}
+	in_a = sandbox_make(a->d);
+	in_b = sandbox_make(b->d);
+	/* Each knows its own only. */
+	auto_ran struct ran foreign = shell_run(a->d, in_b, "true");
+
+	expect(foreign.status.code == DSEC_ABSENT && list_count(a->d) == 1);
+	(void)kill(engine_pid(a), SIGKILL); /* not reaped by its keeper yet */
+	auto_ran struct ran ran = shell_run(b->d, in_b, "echo alive");
+
+	expect(ran_says(&ran, "alive\n"));
+	dsec_close(a->d);
+	a->d = NULL;
+	expect(until(20000, engine_pid(a) && engine_members(a, pids, 8) == 0));
+	a->d = engine_connect(a); /* it is ready */
+	auto_ran struct ran again = shell_run(b->d, in_b, "echo alive");
+
+	expect(ran_says(&again, "alive\n") && engine_members(b, pids, 8) == 1);
+	engine_end(a);
+	auto_ran struct ran last = shell_run(b->d, in_b, "echo alive");
+
+	expect(ran_says(&last, "alive\n"));
+	(void)in_a; /* went with its engine */
+	engine_end(b);
+}
+
+static void the_end_of_a_lifeline_ends_everything(struct engine *e)
+{
+	struct engine_options options = { .arguments = small, .has_lifeline = true };
+	auto_free struct engine *own = calloc(1, sizeof *own);
+	struct dsec_create_opts opts = create_opts(8);
+	const struct command c = SH("setsid sleep 300 & exec sleep 300");
+	int status;
+
+	(void)e;
+	if (!engine_start(own, &options))
+		return;
+	auto_made struct made made = create_run(own->d, &opts);
+
+	expect(made.created == 8);
+	int64_t ticket = command_start(own->d, made.ids[0], &c, NULL);
+
+	expect(until(5000, engine_running(own, "sleep") == 2));
+	cleanup_close(&own->lifeline);
+	own->lifeline = -1;
+	auto_ran struct ran ran = command_wait(own->d, ticket);
+
+	expect(ran.status.code == DSEC_LOST || (ran.result && ran.result->reason == DSEC_KILLED));
+	dsec_close(own->d);
+	own->d = NULL;
+	status = engine_wait(own, 20000);
+	expect(status != -1 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	expect(engine_log_has(own, "stopped, nothing is left"));
+	engine_expect_gone(own);
+}
+
+static void a_stop_under_load_ends_cleanly(struct engine *e)
+{
+	struct engine_options options = { .arguments = small };
+	auto_free struct engine *own = calloc(1, sizeof *own);
+
+	(void)e;
+	for (int i = 0; i < 5; i++) {
+		struct load load;
+
+		if (!engine_start(own, &options))
+			return;
+		if (load_start(&load, own, 3)) {
+			expect(until(10000, load_done(&load) > (unsigned)(10 + i * 7)));
+			engine_end(own);
+			load_end(&load);
+		} else {
+			engine_end(own);
+		}
+	}
+}
+
+static const struct claim workers[] = {
+	CLAIM(each_killed_worker_costs_at_most_one_request_and_is_replaced),
+	CLAIM(a_stopped_worker_is_replaced_and_costs_one_request),
+	CLAIM(all_workers_at_once_can_go_and_the_waiting_are_served),
+	CLAIM(random_kills_of_workers_and_pid_1s_leave_nothing),
+};
+static const struct claim engines[] = {
+	CLAIM(a_killed_engine_is_replaced_and_swept_after),
+	CLAIM(an_engine_killed_while_it_makes_and_ends_is_swept_after),
+};
+static const struct claim keepers[] = {
+	CLAIM(a_killed_keeper_takes_its_engine_along_and_the_next_cleans_up),
+	CLAIM(a_keeper_and_engine_killed_at_once_are_cleaned_up_by_the_next),
+	CLAIM(one_of_two_instances_dies_alone),
+	CLAIM(the_end_of_a_lifeline_ends_everything),
+	CLAIM(a_stop_under_load_ends_cleanly),
+};
+
+static const char *const large[] = { "--sandboxes-max", "256", "--shards", "2", NULL };
+static const struct suite suites[] = {
+	SUITE("workers", workers, .arguments = large),
+	SUITE("engines", engines, .arguments = large, .is_hurt = true),
+	SUITE("keepers", keepers, .arguments = small, .is_hurt = true),
+};
+
+int main(int argc, char **argv)
+{
+	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
+}
