@@ -80,9 +80,10 @@ static bool result_of_failure(const struct exec *exec, int error, struct dsec_wi
 					       .detail = "it ended before the program started" };
 		return false;
 	}
-	*ret_status =
-		status_of_errno(error, exec->started ? "exec" : "container",
-				exec->failed_step ? exec->failed_step : exec->flow.failed_step);
+	if (exec->failed_step)
+		*ret_status = status_of_errno(error, "container", exec->failed_step);
+	else
+		*ret_status = status_of_errno(error, "exec", exec->flow.failed_step);
 	if (!exec->run || !exec->run->program_failed)
 		return false;
 	ret->reason = DSEC_NOT_STARTED;
