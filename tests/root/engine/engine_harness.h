@@ -18,7 +18,7 @@ struct engine_options {
 	const char *fault;	      /* DSEC_FAULT, for a dsecd that knows it */
 	const char *instance;	      /* NULL: a name with our pid */
 	bool has_lifeline;
-	bool is_hurt; /* claims end engines and workers: not the same processes afterwards */
+	bool is_hurt; /* claims end engines and workers: other processes afterwards */
 };
 
 /* A BPF object of the engine: must be gone when it is. */
@@ -88,7 +88,7 @@ const char *engine_images(void);
 
 /* The engine process below the keeper, 0: none now. */
 pid_t engine_pid(const struct engine *e);
-/* Launcher workers, PID 1s of sandboxes, everything in sandboxes: how many; the first `max` pids. */
+/* Launcher workers, PID 1s, everything in sandboxes: how many, and the first `max` pids. */
 unsigned engine_workers(const struct engine *e, pid_t *ret, unsigned max);
 unsigned engine_inits(const struct engine *e, pid_t *ret, unsigned max);
 unsigned engine_members(const struct engine *e, pid_t *ret, unsigned max);
