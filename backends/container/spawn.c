@@ -115,8 +115,9 @@ static long stack_result(struct worker *w, struct stack *stack, const struct spa
 	if (stack->error)
 		w->attempt.step = stack->child.attempt.step;
 	if (!stack->error && spawn->must_start && stack->child.attempt.step != LAUNCH_STEP_ARGV0) {
-		/* Killed on its way: where it is now is not where it was to be. */
-		w->attempt.step = stack->child.attempt.step;
+		/* Killed on its way: where it is now is not where it was to be. Or at birth. */
+		w->attempt.step = stack->child.attempt.step ? stack->child.attempt.step :
+							      LAUNCH_STEP_CLONE;
 		return -ECHILD;
 	}
 	return -stack->error;
