@@ -18,7 +18,7 @@
 
 #define TRY(step, call) LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
 
-enum { WAIT_US_MIN = 20, WAIT_US_MAX = 1000 };
+enum { WAIT_US_MIN = 20, WAIT_US_MAX = 1000, LIMIT_BYTES = 24 };
 
 static void group_path(const struct worker *w, char path[static WORKER_PATH_BYTES])
 {
@@ -31,20 +31,38 @@ static void leaf_path(const struct worker *w, uint32_t leaf, char path[static WO
 }
 
 /* A missing file is a missing controller: the engine knows which there are. */
-static long limit_write(struct worker *w, const char *name, uint64_t limit)
+static long limit_write(struct worker *w, const char *name, const char *text)
 {
-	char path[WORKER_PATH_BYTES], text[24] = "max";
+	char path[WORKER_PATH_BYTES];
 	long r, fd;
 
 	(void)snprintf(path, sizeof path, "b%u/%s", w->order.request.slot, name);
-	if (limit)
-		(void)snprintf(text, sizeof text, "%llu", (unsigned long long)limit);
 	fd = TRY(CGROUP, kernel_openat(LAUNCH_FD_CGROUP, path, O_WRONLY | O_CLOEXEC, 0));
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	r = TRY(CGROUP, kernel_write((int)fd, text, strlen(text)));
 	(void)kernel_close((int)fd); /* taken at once */
 	return r < 0 ? r : 0;
+}
+
+static void limit_print(uint64_t limit, char text[static LIMIT_BYTES])
+{
+	(void)snprintf(text, LIMIT_BYTES, limit ? "%llu" : "max", (unsigned long long)limit);
+}
+
+/* Swap first: what is over a smaller limit must not go there. */
+long cgroup_limit(struct worker *w)
+{
+	const struct launch_request *q = &w->order.request;
+	char text[LIMIT_BYTES];
+	long r;
+
+	limit_print(q->pids_max, text);
+	r = limit_write(w, "pids.max", text);
+	if (r >= 0)
+		r = limit_write(w, "memory.swap.max", q->memory_bytes ? "0" : "max");
+	limit_print(q->memory_bytes, text);
+	return r < 0 ? r : limit_write(w, "memory.max", text);
 }
 
 static long group_identify(struct worker *w, const char *path)
@@ -59,7 +77,6 @@ static long group_identify(struct worker *w, const char *path)
 
 long cgroup_make(struct worker *w)
 {
-	const struct launch_request *q = &w->order.request;
 	char group[WORKER_PATH_BYTES], leaf[WORKER_PATH_BYTES];
 	long r;
 
@@ -68,11 +85,7 @@ long cgroup_make(struct worker *w)
 	r = TRY(CGROUP, kernel_mkdirat(LAUNCH_FD_CGROUP, group, 0755));
 	if (r >= 0 || r == -EEXIST)
 		r = TRY(CGROUP, kernel_mkdirat(LAUNCH_FD_CGROUP, leaf, 0755));
-	if (r >= 0 || r == -EEXIST)
-		r = limit_write(w, "pids.max", q->pids_max);
-	if (r >= 0)
-		r = limit_write(w, "memory.max", q->memory_bytes);
-	return r < 0 ? r : group_identify(w, group);
+	return r < 0 && r != -EEXIST ? r : group_identify(w, group);
 }
 
 static long group_sign(struct worker *w, int fd)

@@ -40,6 +40,7 @@ void slot_cgroup_gone(struct containers *c, struct slot *slot)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
 	slot->leaves_made = 0;
 	slot->cgroup_id = slot->built_ns = 0;
+	slot->memory_bytes = slot->pids_max = 0;
 	slot->has_network = slot->is_private = false;
 }
 
@@ -130,6 +131,10 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 	if (reply->error) {
 		box->box.failed_step = launch_step_name(reply->step);
 		box->slot->suspect = true;
+		box->slot->memory_bytes = box->slot->pids_max = LIMIT_UNKNOWN;
+	} else {
+		box->slot->memory_bytes = call->request.memory_bytes;
+		box->slot->pids_max = call->request.pids_max;
 	}
 	if (reply->pid > 0) {
 		box->init.ended = init_ended;
@@ -183,6 +188,8 @@ static int ask_spawn(struct flow *f)
 	request->pids_max = spec->pids_max;
 	if (box->rebuild)
 		request->flags |= LAUNCH_REBUILD;
+	if (box->slot->memory_bytes != spec->memory_bytes || box->slot->pids_max != spec->pids_max)
+		request->flags |= LAUNCH_LIMITS;
 	if (spec->is_private) {
 		request->flags |= LAUNCH_PRIVATE;
 		box->slot->has_network = true;

@@ -52,6 +52,7 @@ enum launch_flag {
 	LAUNCH_LEAF_USED = 4, /* the leaf existed: check that nothing is left in it */
 	LAUNCH_NETWORK_DISCARD = 8, /* make a new network namespace even if there is one */
 	LAUNCH_REUSED = 16,	    /* reply: the root was not rebuilt */
+	LAUNCH_LIMITS = 32,	    /* LAUNCH_SPAWN: the slot's cgroup has others; else they stay */
 };
 
 /*
@@ -114,8 +115,8 @@ struct launch_request {
 	uint32_t uid_base;	/* first host uid and gid of the slot's range of 65,536 */
 	uint32_t processes_max; /* RLIMIT_NPROC of the user namespace; 0: none */
 	int32_t pid;		/* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
-	uint32_t pids_max;	/* 0: none; written where the controller exists */
-	uint64_t memory_bytes;	/* 0: none; written where the controller exists */
+	uint32_t pids_max;	/* 0: none. LAUNCH_LIMITS: written where the controller exists */
+	uint64_t memory_bytes;	/* the same; none of it may be swapped out */
 	uint64_t disk_bytes, inodes;	 /* of the upper tmpfs */
 	uint64_t sandbox_hi, sandbox_lo; /* LAUNCH_SPAWN: whose; see LAUNCH_SANDBOX_XATTR */
 	uint32_t argument_count;	 /* strings of argv in the payload, each ends with NUL */
@@ -136,6 +137,7 @@ struct launch_request {
 struct launch_baseline {
 	uint64_t ctime_ns; /* of upper's root, CLOCK_REALTIME */
 	uint64_t free_inodes, free_blocks;
+	uint32_t mode, uid; /* of upper's root; its gid is the same */
 };
 
 struct launch_reply {
@@ -154,4 +156,4 @@ struct launch_reply {
 };
 
 _Static_assert(sizeof(struct launch_request) == 104 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 104, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 112, "no padding");

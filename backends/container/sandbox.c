@@ -236,6 +236,8 @@ long sandbox_spawn(struct worker *w)
 		r = slot_build(w);
 	else
 		w->order.reply.flags |= LAUNCH_REUSED;
+	if (r >= 0 && w->order.request.flags & LAUNCH_LIMITS)
+		r = cgroup_limit(w);
 	if (r >= 0)
 		r = slot_take(w, fds);
 	if (r >= 0)

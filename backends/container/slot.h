@@ -17,6 +17,8 @@ enum slot_state { SLOT_EMPTY, SLOT_CLEAN, SLOT_TAKEN, SLOT_DIRTY, SLOT_REBUILDIN
 
 enum { LEAVES_MAX = 64 };
 
+#define LIMIT_UNKNOWN UINT64_MAX
+
 struct slot {
 	struct slot *next, *previous; /* in the list of its state */
 	uint32_t number;	      /* in the vault */
@@ -24,12 +26,15 @@ struct slot {
 	uint32_t image, uses;
 	uint64_t disk_bytes, inodes;
 	uint64_t cgroup_id;
-	uint64_t built_ns; /* CLOCK_REALTIME when the baseline was taken */
+	uint64_t built_ns;     /* CLOCK_REALTIME when the baseline was taken */
+	uint64_t memory_bytes; /* limits that the cgroup has; LIMIT_UNKNOWN when a spawn failed */
+	uint64_t pids_max;
 	struct launch_baseline baseline;
 	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
 	bool has_network;     /* a private network namespace hangs in the vault */
 	bool is_private;      /* what the guard was told */
-	bool suspect;	      /* taken before its baseline's clock tick was over */
+	bool young;	      /* taken before its baseline's clock tick was over */
+	bool suspect;	      /* something went wrong in it */
 	void *user;	      /* the backend's, of a rebuild */
 };
 

@@ -85,7 +85,8 @@ long sysctl_renew(struct worker *w, uint32_t step);
 long userns_make(struct worker *w);
 
 /* cgroup.c */
-long cgroup_make(struct worker *w);	 /* the slot's, with leaf 0 and its limits */
+long cgroup_make(struct worker *w);	 /* the slot's, with leaf 0 */
+long cgroup_limit(struct worker *w);	 /* the slot's, as the request says */
 long cgroup_open(struct worker *w);	 /* a descriptor of the slot's, signed with its sandbox */
 long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_LEAF_USED */
 long cgroup_leaf_kill(struct worker *w);

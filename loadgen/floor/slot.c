@@ -212,21 +212,6 @@ static long path_close(long fd)
 	return fd < 0 ? fd : CALL(SYS_close, fd); /* only the place counted */
 }
 
-/* A missing file is a missing controller. */
-static long limit_look(struct floor *floor, const char *name)
-{
-	char path[FLOOR_PATH_BYTES * 2];
-	long r;
-
-	snprintf(path, sizeof(path), "%s/%s", floor->group, name);
-	r = CALL(SYS_openat, FLOOR_FD_CGROUP, (long)path, O_WRONLY | O_CLOEXEC);
-	if (r == -ENOENT)
-		return 0;
-	if (r >= 0 && CALL(SYS_write, r, (long)"max", 3) < 0)
-		floor->failed = name;
-	return path_close(r);
-}
-
 long floor_group_renew(struct floor *floor)
 {
 	struct stat group;
@@ -234,11 +219,8 @@ long floor_group_renew(struct floor *floor)
 
 	if (r >= 0 || r == -EEXIST)
 		r = CALL(SYS_mkdirat, FLOOR_FD_CGROUP, (long)floor->leaf, 0755);
-	if (r >= 0 || r == -EEXIST)
-		r = limit_look(floor, "pids.max");
-	if (r >= 0)
-		r = limit_look(floor, "memory.max");
-	return r < 0 ? r :
+	return r < 0 && r != -EEXIST ?
+		       r :
 		       CALL(SYS_newfstatat, FLOOR_FD_CGROUP, (long)floor->group, (long)&group, 0);
 }
 
