@@ -220,6 +220,8 @@ long overlay_baseline(struct worker *w)
 		return r;
 	baseline->ctime_ns =
 		(uint64_t)upper.st_ctim.tv_sec * 1000000000u + (uint64_t)upper.st_ctim.tv_nsec;
+	baseline->mode = upper.st_mode;
+	baseline->uid = upper.st_uid;
 	baseline->free_inodes = usage.f_ffree;
 	baseline->free_blocks = usage.f_bfree;
 	return 0;

@@ -8,10 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <time.h>
 
 #include "engine/base/cleanup.h"
@@ -21,7 +25,7 @@ enum { CTIME_SETTLE_NS = 20 * 1000000 }; /* two ticks of the slowest clock, HZ=1
 /*
  * Since Linux 6.13 a change after a stat always shows in a newer ctime. Before, ctimes move once
  * per tick, and a change in the tick that made the baseline would not show: the baseline must be
- * older.
+ * older, or what the change could have left is looked at.
  */
 static bool ctime_is_fine(int vault_fd, uint32_t number)
 {
@@ -128,7 +132,8 @@ struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *
 		slot = head->previous; /* the coldest, of another image */
 	if (!slot)
 		return NULL;
-	slot->suspect = !slots->fine_ctime && realtime_ns() - slot->built_ns < CTIME_SETTLE_NS;
+	slot->young = !slots->fine_ctime && realtime_ns() - slot->built_ns < CTIME_SETTLE_NS;
+	slot->suspect = false;
 	slot_move(slots, slot, SLOT_TAKEN);
 	return slot;
 }
@@ -144,7 +149,41 @@ void slot_built(const struct slots *slots, struct slot *slot, const struct slot_
 	slot->uses = 0;
 	slot->leaves_made |= 1;
 	slot->built_ns = realtime_ns();
-	slot->suspect = !slots->fine_ctime;
+	slot->young = !slots->fine_ctime;
+	slot->suspect = false;
+}
+
+/* Only the overlay's own, which nobody inside can see or set. */
+static bool attributes_are_pristine(int fd)
+{
+	static const char overlays[] = "trusted.overlay.";
+	char names[1024];
+	ssize_t bytes = flistxattr(fd, names, sizeof names);
+
+	for (const char *name = names; bytes > 0 && name < names + bytes; name += strlen(name) + 1)
+		if (strncmp(name, overlays, sizeof overlays - 1) != 0)
+			return false;
+	return bytes >= 0;
+}
+
+/*
+ * That the upper's root is as it was born, whatever its ctime: all of its inode, since entries show
+ * in the count of free inodes. Its times are one as long as nobody set them or made an entry.
+ */
+static bool upper_is_pristine(int up, const struct launch_baseline *baseline)
+{
+	auto_close int fd = openat(up, "u", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct statx now;
+	int flags;
+
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &now) < 0 ||
+	    ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0)
+		return false;
+	return (now.stx_mask & STATX_BTIME) && !flags && now.stx_mode == baseline->mode &&
+	       now.stx_uid == baseline->uid && now.stx_gid == baseline->uid &&
+	       !memcmp(&now.stx_mtime, &now.stx_btime, sizeof now.stx_mtime) &&
+	       !memcmp(&now.stx_atime, &now.stx_btime, sizeof now.stx_atime) &&
+	       attributes_are_pristine(fd);
 }
 
 bool slot_untouched(const struct slots *slots, const struct slot *slot)
@@ -162,7 +201,8 @@ bool slot_untouched(const struct slots *slots, const struct slot *slot)
 	return (uint64_t)now.stx_ctime.tv_sec * 1000000000u + now.stx_ctime.tv_nsec ==
 		       slot->baseline.ctime_ns &&
 	       (uint64_t)usage.f_ffree == slot->baseline.free_inodes &&
-	       (uint64_t)usage.f_bfree == slot->baseline.free_blocks;
+	       (uint64_t)usage.f_bfree == slot->baseline.free_blocks &&
+	       (!slot->young || upper_is_pristine(up, &slot->baseline));
 }
 
 bool slot_give(struct slots *slots, struct slot *slot)
