@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs a command on another kernel: in a QEMU guest (TCG) that has the host's root, read-only.
 
-    vm.py [--kernel SERIES] [--memory MIB] [--timeout SECONDS] -- COMMAND...
+    vm.py [--kernel SERIES] [--memory MIB] [--timeout SECONDS] [--folder DIR] -- COMMAND...
+    vm.py [--kernel SERIES] --prepare
 
 The exit status is the command's, its output comes as it is written. The status is 77 where QEMU is
 not installed or the kernel cannot be fetched, and 125 where the guest did not get to the end of the
 command: what its console said last is shown. Whatever happens, QEMU is gone afterwards, and
-nothing of the guest is left.
+nothing of the guest is left. --prepare: only sees to it that a guest can be run.
 """
 import argparse
 import os
@@ -140,11 +141,15 @@ def host_folders(folders):
             if str(Path(folder).resolve()).startswith(tuple(f"{own}/" for own in GUESTS_OWN))]
 
 
-def run(command, series="6.12", memory_mib=2560, timeout_s=600, folders=()):
-    """Runs the command in a guest; returns its exit status, or BROKEN."""
+def prepare(series):
+    """What it takes to run a guest: the folder with the kernel. May raise Unable."""
     if not shutil.which(QEMU) or not BUSYBOX.exists():
         raise Unable(f"{QEMU} or {BUSYBOX} is not installed")
-    kernel = kernel_fetch(series)
+    return kernel_fetch(series)
+
+
+def run(command, kernel, memory_mib=2560, timeout_s=600, boot_s=BOOT_S, folders=()):
+    """Runs the command in a guest; returns its exit status, or BROKEN."""
     files = {
         "environment": f"HOST_FOLDERS={shlex.quote(' '.join(host_folders(folders)))}\n",
         "command": f"cd /tmp && exec {shlex.join(map(str, command))}\n",
@@ -154,11 +159,11 @@ def run(command, series="6.12", memory_mib=2560, timeout_s=600, folders=()):
         (folder / "initramfs").write_bytes(initramfs(kernel, files))
         disk_make(folder / "disk", DISK_MIB, "mke2fs", "-q", "-F", "-t", "ext4")
         disk_make(folder / "swap", SWAP_MIB, "mkswap")
-        in_time = qemu_run(qemu_command(folder, kernel, memory_mib), timeout_s + BOOT_S)
+        in_time = qemu_run(qemu_command(folder, kernel, memory_mib), timeout_s + boot_s)
         status = (folder / "status").read_text().strip() if (folder / "status").exists() else ""
         if status.isdigit():
             return int(status)
-        print(f"vm.py: {'no status' if in_time else f'no end in {timeout_s + BOOT_S} s'}")
+        print(f"vm.py: {'no status' if in_time else f'no end in {timeout_s + boot_s} s'}")
         console_show(folder)
         return BROKEN
 
@@ -170,14 +175,22 @@ def main():
     parser.add_argument("--timeout", default=600, type=int, metavar="SECONDS")
     parser.add_argument("--folder", action="append", default=[], metavar="DIR",
                         help="of the host, to be seen although the guest has its own there")
-    parser.add_argument("command", nargs="+", metavar="COMMAND")
+    parser.add_argument("--boot", default=BOOT_S, type=int, metavar="SECONDS",
+                        help="on top of --timeout")
+    parser.add_argument("--prepare", action="store_true", help="only see whether a guest can be run")
+    parser.add_argument("command", nargs="*", metavar="COMMAND")
     options = parser.parse_args()
+    if bool(options.command) == options.prepare:
+        parser.error("either a command or --prepare")
     try:
-        return run(options.command, options.kernel, options.memory, options.timeout,
-                   options.folder)
+        kernel = prepare(options.kernel)
     except Unable as why:
         print(f"skipped: {why}")
         return SKIPPED
+    if options.prepare:
+        return 0
+    return run(options.command, kernel, options.memory, options.timeout, options.boot,
+               options.folder)
 
 
 if __name__ == "__main__":
