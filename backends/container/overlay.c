@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
 #include "backends/container/kernel.h"
@@ -134,11 +135,95 @@ static long lower_make(struct worker *w)
 	return r;
 }
 
-/* In the new root; the image says where, but may not lead elsewhere. */
-static long devpts_make(struct worker *w, int root_fd)
+/* A folder that the image lacks, the sandbox's root's. It is part of the untouched root. */
+static long place_make(struct worker *w, int dir_fd, const char *name, mode_t mode)
+{
+	const uint32_t owner = w->order.request.uid_base;
+	long r = TRY(OVERLAY, kernel_mkdirat(dir_fd, name, mode & 0777));
+
+	if (r == -EEXIST)
+		return 0;
+	if (r >= 0)
+		r = TRY(OVERLAY, KERNEL_CALL(SYS_fchownat, dir_fd, (long)name, owner, owner,
+					     AT_SYMLINK_NOFOLLOW));
+	/* After the owner, which takes the sticky bit away. */
+	return r < 0 ? r : TRY(OVERLAY, KERNEL_CALL(SYS_fchmodat, dir_fd, (long)name, mode));
+}
+
+static long place_open(struct worker *w, int root_fd, const char *path)
 {
 	const struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 				      .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+
+	return TRY(DEVPTS, KERNEL_CALL(SYS_openat2, root_fd, (long)path, (long)&how, sizeof how));
+}
+
+/* The fixed list; nobody inside owns them, and no other can be made. */
+static long nodes_make(struct worker *w, int dev_fd)
+{
+	static const struct {
+		const char *name;
+		unsigned major, minor;
+	} nodes[] = { { "null", 1, 3 },	  { "zero", 1, 5 },    { "full", 1, 7 },
+		      { "random", 1, 8 }, { "urandom", 1, 9 }, { "tty", 5, 0 } };
+	static const char *const links[][2] = { { "fd", "/proc/self/fd" },
+						{ "stdin", "/proc/self/fd/0" },
+						{ "stdout", "/proc/self/fd/1" },
+						{ "stderr", "/proc/self/fd/2" },
+						{ "ptmx", "pts/ptmx" } };
+	long r = 0;
+
+	for (unsigned i = 0; r >= 0 && i < sizeof nodes / sizeof *nodes; i++) {
+		r = TRY(DEVPTS,
+			KERNEL_CALL(SYS_mknodat, dev_fd, (long)nodes[i].name, S_IFCHR | 0666,
+				    (long)makedev(nodes[i].major, nodes[i].minor)));
+		if (r >= 0) /* the mask took some of the mode */
+			r = TRY(DEVPTS,
+				KERNEL_CALL(SYS_fchmodat, dev_fd, (long)nodes[i].name, 0666));
+		r = r == -EEXIST ? 0 : r;
+	}
+	for (unsigned i = 0; r >= 0 && i < sizeof links / sizeof *links; i++) {
+		r = TRY(DEVPTS,
+			KERNEL_CALL(SYS_symlinkat, (long)links[i][1], dev_fd, (long)links[i][0]));
+		r = r == -EEXIST ? 0 : r;
+	}
+	return r;
+}
+
+/* An image without /dev/pts was made of a bare directory: it gets what every program expects. */
+static long devices_furnish(struct worker *w, int root_fd)
+{
+	long dev_fd, r = place_make(w, root_fd, "dev", 0755);
+
+	if (r >= 0)
+		r = place_make(w, root_fd, "tmp", 01777);
+	if (r < 0)
+		return r;
+	dev_fd = place_open(w, root_fd, "dev");
+	if (dev_fd < 0)
+		return dev_fd;
+	r = place_make(w, (int)dev_fd, "pts", 0755);
+	if (r >= 0)
+		r = place_make(w, (int)dev_fd, "shm", 01777);
+	if (r >= 0)
+		r = nodes_make(w, (int)dev_fd);
+	(void)kernel_close((int)dev_fd); /* only the way there */
+	return r;
+}
+
+static long devpts_place(struct worker *w, int root_fd)
+{
+	long r, place = place_open(w, root_fd, "dev/pts");
+
+	if (place != -ENOENT)
+		return place;
+	r = devices_furnish(w, root_fd);
+	return r < 0 ? r : place_open(w, root_fd, "dev/pts");
+}
+
+/* In the new root; the image says where, but may not lead elsewhere. */
+static long devpts_make(struct worker *w, int root_fd)
+{
 	char gid[16];
 	const struct option options[] = { { "gid", gid },
 					  { "mode", "0620" },
@@ -152,8 +237,7 @@ static long devpts_make(struct worker *w, int root_fd)
 	long r, mount_fd, place;
 
 	(void)snprintf(gid, sizeof gid, "%u", w->order.request.uid_base + 5); /* group tty */
-	place = TRY(DEVPTS,
-		    KERNEL_CALL(SYS_openat2, root_fd, (long)"dev/pts", (long)&how, sizeof how));
+	place = devpts_place(w, root_fd);
 	if (place < 0)
 		return place;
 	mount_fd = filesystem_mount(w, &devpts);
@@ -185,6 +269,8 @@ static long root_make(struct worker *w)
 	r = TRY(OVERLAY, kernel_mkdirat(AT_FDCWD, "up/root", 0700));
 	if (r >= 0)
 		r = TRY(OVERLAY, kernel_move_mount((int)mount_fd, AT_FDCWD, "up/root", w->secret));
+	if (r >= 0)
+		r = place_make(w, (int)mount_fd, "proc", 0555);
 	if (r >= 0)
 		r = devpts_make(w, (int)mount_fd);
 	(void)kernel_close((int)mount_fd); /* it hangs, or goes */

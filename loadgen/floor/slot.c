@@ -175,6 +175,8 @@ static long overlay_make(struct floor *floor)
 	r = CALL(SYS_mkdirat, AT_FDCWD, (long)"up/root", 0700);
 	if (r >= 0)
 		r = mount_move(mount_fd, AT_FDCWD, "up/root");
+	if (r >= 0) /* the image has one: EEXIST */
+		(void)CALL(SYS_mkdirat, mount_fd, (long)"proc", 0555);
 	if (r >= 0)
 		r = devpts_make(floor, mount_fd);
 	(void)CALL(SYS_close, mount_fd); /* it hangs, or goes */

@@ -84,7 +84,7 @@ static bool sizes_asked_for_are_clamped(struct scene *scene)
 			hello.channels = counts[k];
 			CHECK(raw_open_hello(&raw, scene->engine.socket, &hello) == 0);
 			CHECK(w->arena_bytes >= 128 << 10);
-			CHECK(w->arena_bytes <= 64 << 20);
+			CHECK(w->arena_bytes <= 4 << 20); /* CLIENT_ARENA_BYTES_MAX */
 			CHECK(w->submission_entries >= 8);
 			CHECK(w->submission_entries <= 64);
 			CHECK(w->completion_entries == 4 * w->submission_entries);
