@@ -88,6 +88,13 @@ void image_build(void)
 	run("cd %s/root && rm dev/pts && mkdir dev/pts && rmdir proc && ln -s etc proc && "
 	    "mkfs.erofs -T0 %s/proclink.erofs . >/dev/null",
 	    folder, folder);
+	/* One of a bare directory, and one whose dev leads elsewhere. */
+	run("cd %s/root && rm -rf dev proc tmp etc home root sys && mkfs.erofs -T0 %s/bare.erofs . "
+	    ">/dev/null",
+	    folder, folder);
+	run("cd %s/root && mkdir etc && ln -s etc dev && mkfs.erofs -T0 %s/devlink.erofs . "
+	    ">/dev/null",
+	    folder, folder);
 	(void)umask(mask);
 }
 

@@ -261,6 +261,20 @@ static void an_image_cannot_lead_proc_elsewhere(struct harness *h)
 		}                                                                                  \
 	}
 
+static void a_bare_directory_gets_what_programs_expect(struct harness *h)
+{
+	struct launch_request request = harness_request(h, LAUNCH_SPAWN, 0);
+	struct launch_reply reply;
+
+	request.flags = LAUNCH_REBUILD;
+	reply = harness_ask(h, 0, &request, NULL);
+	expect(reply.error == 0);
+	struct box box = { reply.pid, 0 };
+
+	expect(probe(h, &box, "devices", ""));
+	box_end(h, &box);
+}
+
 static const struct harness_test tests[] = {
 	TEST(packets_of_any_size_are_refused),
 	TEST(every_descriptor_is_closed),
@@ -271,6 +285,8 @@ static const struct harness_test tests[] = {
 	TEST(random_changes_never_end_the_worker),
 	TEST(an_image_cannot_lead_mounts_elsewhere, .image = "link"),
 	TEST(an_image_cannot_lead_proc_elsewhere, .image = "proclink"),
+	TEST(an_image_cannot_lead_mounts_elsewhere, .image = "devlink"),
+	TEST(a_bare_directory_gets_what_programs_expect, .image = "bare"),
 };
 
 int main(int argc, char **argv)
