@@ -166,10 +166,14 @@ static void child_died(void *context, const struct guard_death *death)
 		child = early_add(children, death->pid);
 	else if (!child->direct)
 		child_told(child);
-	if (child) {
-		child->cpu_us = death->cpu_us;
-		child->peak_bytes = death->peak_bytes;
-	}
+	if (!child)
+		return;
+	child->told = true;
+	child->status = death->code;
+	child->cpu_us = death->cpu_us;
+	child->peak_bytes = death->peak_bytes;
+	if (child->died)
+		child->died(child);
 }
 
 /* Some deaths are lost: from now on those alive are waited for one by one, which cannot miss. */
@@ -252,6 +256,8 @@ static enum claim early_claim(struct children *children, struct child *child, ui
 		child->ended(child, child->status);
 		return CLAIM_ENDED;
 	}
+	child->told = true;
+	child->status = early->status;
 	early->claimer = child;
 	child->state = CHILD_REAPING;
 	child_insert(child);
@@ -296,6 +302,13 @@ void child_release(struct child *child)
 		child_reap(child);
 	else if (child->state == CHILD_REAPED)
 		child_finish(child);
+}
+
+bool child_has_died(const struct child *child, int *ret_status)
+{
+	if (child_is_alive(child) && child->told)
+		*ret_status = child->status;
+	return child_is_alive(child) && child->told;
 }
 
 bool child_is_running(const struct child *child)

@@ -25,6 +25,7 @@ struct child {
 	uint8_t state;
 	bool direct; /* waited for while it lives: without death events, or after some were lost */
 	uint32_t holds; /* launcher calls in flight that name the pid or need what it stands for */
+	bool told;	/* its death was, and status is as the event has it until it is reaped */
 	int status;
 	uint64_t cpu_us, peak_bytes; /* with ended(): what it used; UINT64_MAX: nobody told */
 	/* Early ones: */
@@ -32,6 +33,8 @@ struct child {
 	uint64_t sequence; /* of the team's newest request when the death was told */
 	uint64_t since_ns;
 	struct child *claimer; /* whose reply came while the pid was being reaped */
+	/* May be NULL: its death was told; see child_has_died(). The child may be gone afterwards. */
+	void (*died)(struct child *child);
 	/* Reaped, and nobody holds it; the child may be watched anew, or be gone afterwards. */
 	void (*ended)(struct child *child, int status);
 };
@@ -69,5 +72,10 @@ static inline bool child_is_alive(const struct child *child)
 }
 /* Not known to be dead. With death events PID 1's is known before those of what it takes along. */
 bool child_is_running(const struct child *child);
+/*
+ * Told to be dead, but not reaped yet: its wait status as the death's event has it. A sandbox can
+ * delay the reaping by tracing the child; only PID 1's end ends that for sure.
+ */
+bool child_has_died(const struct child *child, int *ret_status);
 /* SIGKILL; only while watched, hence never to a pid that was reaped. */
 void child_kill(struct child *child);

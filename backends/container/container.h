@@ -44,7 +44,7 @@ struct container_run {
 	struct child main;
 	const struct run_spec *spec;
 	uint32_t leaf;
-	bool lost, kill_wanted, ended;
+	bool lost, kill_wanted, emptied, ended;
 	int status;
 };
 

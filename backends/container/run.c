@@ -28,9 +28,29 @@ struct run *container_run_new(struct box *box)
 	return &run->run;
 }
 
-void container_run_free(struct run *run)
+static void leaf_put(struct container_run *run)
 {
-	pool_put(&containers_of(run->box->backend)->runs, container_run_of(run));
+	container_of_box(run->run.box)->leaves_busy &= ~(1ull << run->leaf);
+}
+
+static void held_ended(struct child *child, int status)
+{
+	struct container_run *run = container_of(child, struct container_run, main);
+
+	(void)status; /* was told */
+	leaf_put(run);
+	pool_put(&containers_of(run->run.box->backend)->runs, run);
+}
+
+/* A run whose dead main process the sandbox holds on to keeps its place until that is reaped. */
+void container_run_free(struct run *base)
+{
+	struct container_run *run = container_run_of(base);
+
+	if (child_is_alive(&run->main))
+		run->main.ended = held_ended;
+	else
+		pool_put(&containers_of(base->box->backend)->runs, run);
 }
 
 /* A leaf that no run of ours holds, from run->leaf on: false when there is none. */
@@ -45,18 +65,38 @@ static bool leaf_find(struct container_run *run)
 	return run->leaf < LEAVES_MAX;
 }
 
-static void leaf_put(struct container_run *run)
-{
-	container_of_box(run->run.box)->leaves_busy &= ~(1ull << run->leaf);
-}
-
 /* The run is over when its main process was reaped and no request about it is in flight. */
 static void run_settle(struct container_run *run)
 {
 	if (!run->ended || run->kill_wanted)
 		return;
-	leaf_put(run);
+	if (!child_is_alive(&run->main))
+		leaf_put(run);
 	run->run.ended(&run->run, run->status);
+}
+
+static void run_end(struct container_run *run, int status)
+{
+	run->ended = true;
+	run->run.cpu_us = run->main.cpu_us;
+	run->run.peak_bytes = run->main.peak_bytes;
+	run->status = status;
+	run->run.box_died = !child_is_running(&container_of_box(run->run.box)->init);
+}
+
+/*
+ * Where its leaf was emptied nothing of a run is left but its zombie: another process of the sandbox
+ * that traces it must not hold the end up.
+ */
+static void main_died(struct child *child)
+{
+	struct container_run *run = container_of(child, struct container_run, main);
+	int status;
+
+	if (!run->ended && run->emptied && child_has_died(child, &status))
+		run_end(run, status);
+	if (run->emptied)
+		run_settle(run);
 }
 
 static void kill_replied(struct launch_call *call, const struct launch_reply *reply)
@@ -75,7 +115,8 @@ static void kill_replied(struct launch_call *call, const struct launch_reply *re
 	}
 	box->slot->leaves_made &= ~(1ull << run->leaf);
 	run->kill_wanted = false;
-	run_settle(run);
+	run->emptied = true;
+	main_died(&run->main);
 	child_release(&box->init);
 }
 
@@ -101,11 +142,11 @@ static void main_ended(struct child *child, int status)
 {
 	struct container_run *run = container_of(child, struct container_run, main);
 
-	run->ended = true;
-	run->run.cpu_us = child->cpu_us;
-	run->run.peak_bytes = child->peak_bytes;
-	run->status = status;
-	run->run.box_died = !child_is_running(&container_of_box(run->run.box)->init);
+	if (run->ended) {
+		leaf_put(run); /* told before; see main_died() */
+		return;
+	}
+	run_end(run, status);
 	run_settle(run);
 }
 
@@ -172,6 +213,7 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 		return;
 	}
 	run->run.pid = reply->pid;
+	run->main.died = main_died;
 	run->main.ended = main_ended;
 	run->run.started(&run->run, 0);
 	(void)child_watch(&c->children, &run->main, reply->pid, call->sequence); /* or it ended */
