@@ -1,0 +1,21 @@
+/* What the attack's files share. */
+#pragma once
+
+void say(const char *text);
+
+/* attack_take.c: as many of a thing as there are, then hold them for ever. */
+void take_files(const char *argument);
+void take_watches(const char *argument);
+void take_terminals(const char *argument);
+void take_queues(const char *argument);
+void take_polls(const char *argument);
+void take_pipes(const char *argument);
+void take_sockets(const char *argument);
+void one_of_each(const char *argument);
+
+/* attack_reach.c: at what lies outside the sandbox, or enters it. */
+void attack_entering(const char *argument);
+void trace_all(const char *argument);
+void reach(const char *argument);
+void write_settings(const char *argument);
+void see_others(const char *argument);
