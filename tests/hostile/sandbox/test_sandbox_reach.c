@@ -214,6 +214,8 @@ static void what_enters_cannot_be_traced_read_or_written(struct engine *e)
 		entered += ran.status.code == DSEC_OK;
 	}
 	auto_ran struct ran stop = shell_run(e->d, id, "touch /tmp/stop");
+
+	expect(ran_says(&stop, ""));
 	auto_ran struct ran ran = command_wait(e->d, ticket);
 	const struct dsec_output *output = ran_output(&ran, 1);
 
