@@ -147,7 +147,8 @@ static int run_all(struct run *run, struct load_result *result)
 	const struct options *options = run->options;
 	const struct dsec_open_opts opts = { .size = sizeof(opts),
 					     .channels = UINT32_MAX,
-					     .address = options->address };
+					     .address = options->address,
+					     .reconnect_ms = UINT32_MAX }; /* it counts ends */
 	struct dsec *d = NULL;
 	int r, settled;
 

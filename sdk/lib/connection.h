@@ -13,12 +13,14 @@
 
 #include "sdk/lib/arena.h"
 #include "sdk/lib/event.h"
+#include "sdk/lib/told.h"
 
 enum {
 	TICKETS_MAX = 1 << 20, /* under way at once, per connection */
 	REAP_EVENTS_MAX = 256, /* per turn: the lock is not held for longer */
 	CLOSE_WAIT_MS = 10 * 1000,
 	HANDSHAKE_WAIT_MS = 10 * 1000,
+	KEPT_BYTES_MAX = 256 << 20, /* payloads that may have to be sent again, per connection */
 };
 
 /* A request under way: from its submission until the caller took its last event. */
@@ -37,7 +39,17 @@ struct ticket {
 	struct event *first, **last; /* not taken yet */
 	struct event *spare;	     /* for losing the connection without memory */
 	struct capture *capture;
-	uint32_t held; /* events taken by `holder` and not freed */
+	struct ticket *older, *newer; /* under way: without the last event, in order of asking */
+	struct dsec_ring_request request;
+	void *payload;		       /* NULL: there is none, or it is never sent again */
+	int64_t deadline_ns, retry_ns; /* retry: if not sent, then not before */
+	int64_t patience_ns;	       /* the engine may say "still under way" until then */
+	bool sent;		       /* the engine has it */
+	bool started;		       /* STARTED was told */
+	bool cancelled;		       /* dsec_cancel() was called */
+	uint32_t losses;	       /* connections that went while the engine had it */
+	struct told told;	       /* CREATED and rows */
+	uint32_t held;		       /* events taken by `holder` and not freed */
 	pthread_t holder;
 	uint32_t word; /* futex: changes with every event; atomic */
 	uint32_t waiters;
@@ -48,6 +60,7 @@ struct dsec_queue {
 	struct dsec *d;
 	struct dsec_queue *next;
 	struct ticket *ready, **ready_last; /* tickets with events */
+	struct event *notices;		    /* RECONNECTED, before all else */
 	uint32_t outstanding;		    /* tickets that name this queue */
 	uint32_t word;			    /* futex: changes with every event; atomic */
 	uint32_t woken;			    /* dsec_queue_wake() was called; atomic */
@@ -106,6 +119,34 @@ struct transport {
 	void (*close)(struct dsec *d);
 };
 
+/* Whether there is an engine at the other end. */
+enum link {
+	LINK_UP,
+	LINK_BROKEN,  /* it went, and a leader that sleeps on it has yet to come back */
+	LINK_AWAY,    /* nothing is open: the next try has its time */
+	LINK_SHAKING, /* a socket is open: the handshake goes on as that says */
+};
+
+struct reconnect {
+	struct dsec_open_opts opts; /* address and token are ours */
+	char *address, *token;
+	const char *path;    /* within address, or a private engine's socket */
+	int64_t patience_ns; /* 0: a lost connection stays lost */
+	int64_t up_ns;	     /* since when the link is, or was, up */
+	int64_t seen_ns;     /* when something was there to reap, or the socket was looked at */
+	int64_t give_up_ns, try_ns, backoff_ns;
+	bool heard;		     /* an event came over this link */
+	uint32_t links;		     /* made again so far */
+	struct handshake *handshake; /* LINK_SHAKING */
+};
+
+/* The engines' accounts of themselves: callers may look at old ones. */
+struct caps_kept {
+	struct dsec_caps caps;
+	uint64_t engine_epoch; /* of the welcome */
+	struct caps_kept *next;
+};
+
 struct private_engine {
 	int lifeline_fd; /* -1: not ours */
 	int pidfd;
@@ -121,10 +162,13 @@ struct dsec {
 	bool closed;
 	bool shared; /* ring: peers are woken by memory */
 	bool many_cpus;
-	int lost; /* -Exxx: the connection is */
+	int lost; /* -Exxx: the connection is, for good */
+	const char *lost_detail;
 	const struct transport *transport;
-	int socket_fd;
-	int kick_fd; /* wakes a leader that waits for a ticket */
+	int socket_fd; /* -1: LINK_AWAY */
+	int kick_fd;   /* wakes a leader that waits for a ticket */
+	enum link link;
+	struct reconnect reconnect;
 
 	/* ring.c */
 	unsigned char *memory;
@@ -140,8 +184,15 @@ struct dsec {
 	struct ticket **tickets;
 	uint32_t ticket_count, ticket_capacity;
 	struct ticket *free_tickets;
+	struct ticket *oldest, *newest; /* under way */
+	uint64_t kept_bytes;
+	uint32_t unsent;       /* of those under way */
+	int64_t resend_due_ns; /* nothing can be done for them before */
+	bool resend_blocked;   /* there was no room for the oldest of them */
 
 	/* wait.c, queue.c */
+	int timer_fd; /* tells applications that wait on descriptors what is due */
+	int64_t timer_ns;
 	struct dsec_queue *queues;
 	uint32_t fd_users; /* queues with an epoll_fd */
 	struct waiter *leader, *followers;
@@ -149,11 +200,12 @@ struct dsec {
 	uint32_t kicked; /* atomic: the leader shall not sleep */
 	uint32_t spin_us;
 
-	int64_t opened_ns, welcomed_ns; /* welcomed: when the engine's clock was welcome.clock_ms */
+	int64_t welcomed_ns; /* when the engine's clock was welcome.clock_ms */
 	unsigned char random[256];
 	uint32_t random_left;
 	uint8_t id_next;
-	struct dsec_caps caps; /* size 0: not asked yet */
+	struct caps_kept *caps; /* newest first */
+	bool caps_known;	/* the newest is of this engine */
 	struct private_engine engine;
 };
 
@@ -163,17 +215,55 @@ int64_t dsec__clock_ns(void);
 bool dsec__forked(const struct dsec *d);
 void dsec__unreference(struct dsec *d); /* with the lock, which it leaves */
 
+int dsec__connect(struct dsec *d); /* one try, which never waits: d->socket_fd, or -errno */
+
 /* ---- handshake.c ---- */
 
-/* Fills d->welcome; memory and doorbells (ring only) are the caller's. */
+enum { HANDSHAKE_STEPS = 4 };
+
 struct handshake {
-	const struct dsec_open_opts *opts;
+	uint32_t step;	   /* HANDSHAKE_STEPS: over */
+	size_t done_bytes; /* of this step's message */
+	short events;	   /* what the socket has to be ready for */
+	struct dsec_ring_step word;
 	int memory_fd;
 	int doorbell_fds[DSEC_CHANNELS_MAX];
 	uint32_t doorbell_count;
 };
-int dsec__handshake_begin(struct dsec *d, struct handshake *handshake);
-int dsec__handshake_finish(struct dsec *d, const struct handshake *handshake);
+void dsec__handshake_init(struct handshake *handshake);
+/*
+ * Goes as far as it can without waiting. 1: d->transport works; 0: wait for handshake->events;
+ * -errno. Whatever it opened of the transport is the transport's to close.
+ */
+int dsec__handshake_step(struct dsec *d, struct handshake *handshake);
+void dsec__handshake_done(struct handshake *handshake);
+
+/* ---- reconnect.c ---- */
+
+/*
+ * The link broke, or the engine makes no sense: reconnect or end every ticket, by the error. What
+ * needs a connection that nobody sleeps on comes later, from dsec__link_drive().
+ */
+void dsec__link_lose(struct dsec *d, int error);
+/* What is due by the clock or the socket; > 0: callers should look again. */
+int dsec__link_drive(struct dsec *d);
+/* When dsec__link_drive() is wanted next if nothing else happens; INT64_MAX: never. */
+int64_t dsec__link_due_ns(const struct dsec *d);
+void dsec__reconnect_done(struct dsec *d);
+
+/* ---- resend.c ---- */
+
+/* Hands a ticket's request to the transport. Its results. */
+int dsec__ticket_send(struct dsec *d, struct ticket *ticket);
+/* It is under way, until dsec__ticket_settle(); nothing happens where it is not. */
+void dsec__ticket_depart(struct dsec *d, struct ticket *ticket);
+void dsec__ticket_settle(struct dsec *d, struct ticket *ticket);
+/* The engine that had them is gone: those that nobody wants any more are too, the others wait. */
+void dsec__tickets_recall(struct dsec *d);
+/* Sends what waits, as far as it is due and there is room. > 0: tickets ended. */
+int dsec__tickets_resend(struct dsec *d);
+/* True: the engine's answer to a request sent again means "later", and so it will be. */
+bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *last);
 
 /* ---- ring.c, stream.c ---- */
 
@@ -196,12 +286,16 @@ struct event *dsec__ticket_take(struct ticket *ticket);
 /* An event from the engine; payload may still be shared. -EPROTO: it makes no sense. */
 int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const void *payload);
 /* Ends every ticket with DSEC_LOST. Only the first reason counts. */
-void dsec__lose(struct dsec *d, int error);
+void dsec__lose(struct dsec *d, int error, const char *detail);
+/* One ticket alone. */
+void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const char *detail);
 void dsec__tickets_done(struct dsec *d);
 
 /* ---- wait.c ---- */
 
 int64_t dsec__deadline(int timeout_ms);
+/* Has the engine gone while nobody watched? True: something came. */
+bool dsec__link_look(struct dsec *d);
 /* With the lock. 0: look again; -ETIMEDOUT. */
 int dsec__wait(struct dsec *d, struct waiter *waiter, int64_t deadline_ns);
 /* Before a thread that waited leaves the library: somebody else must watch. With the lock. */
@@ -218,6 +312,10 @@ void dsec__queue_signal(struct dsec_queue *q); /* async-signal-safe */
 void dsec__queue_free(struct dsec_queue *q);   /* memory and descriptors only */
 /* Queues' descriptors watch the socket for being writable too, or no longer. */
 void dsec__queues_watch_output(struct dsec *d, bool watch);
+/* They watch d->socket_fd at all, or no longer. -errno: some do not. */
+int dsec__queues_watch_socket(struct dsec *d, bool watch);
+/* Memory for a RECONNECTED in each; then they have it. -ENOMEM: none has. */
+int dsec__queues_tell_reconnected(struct dsec *d);
 
 /* ---- submit.c ---- */
 

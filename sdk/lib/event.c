@@ -360,14 +360,20 @@ int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wir
 	return captured_append(&captured->head, &captured->head_bytes, payload, bytes);
 }
 
+void dsec__capture_clear(struct capture *capture)
+{
+	for (int at = 0; at < 2; at++) {
+		free(capture->streams[at].head);
+		free(capture->streams[at].tail);
+		capture->streams[at] = (struct captured){ 0 };
+	}
+}
+
 void dsec__capture_free(struct capture *capture)
 {
 	if (!capture)
 		return;
-	for (int at = 0; at < 2; at++) {
-		free(capture->streams[at].head);
-		free(capture->streams[at].tail);
-	}
+	dsec__capture_clear(capture);
 	free(capture);
 }
 

@@ -51,6 +51,8 @@ int dsec__event_new(struct ticket *ticket, const struct dsec_ring_event *wire, c
 /* Adds a DATA event's bytes to the capture. -EPROTO, -ENOMEM. */
 int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wire,
 		      const void *payload);
+/* Nothing came so far. */
+void dsec__capture_clear(struct capture *capture);
 void dsec__capture_free(struct capture *capture);
 
 /* Frees memory only: no connection is told. */

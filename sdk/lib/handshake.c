@@ -1,8 +1,8 @@
 /*
  * The handshake, as ring.h tells it: hello, welcome, and for the ring mapped and go. Called by
- * dsec_open() only, on a socket that is non-blocking; everything together takes 10 s at most.
+ * dsec_open(), which waits between the steps, and to reconnect, which never waits.
  *
- * After dsec__handshake_begin() every size and offset in d->welcome lies within the memory and
+ * After the welcome was checked every size and offset in d->welcome lies within the memory and
  * within what this library is ready for; ring.c relies on it.
  */
 #include <errno.h>
@@ -24,44 +24,34 @@ union control {
 	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
 };
 
-static int socket_await(struct dsec *d, short events)
+static int socket_wants(struct handshake *handshake, short events)
 {
-	struct pollfd fd = { .fd = d->socket_fd, .events = events };
-	int64_t end = d->opened_ns + HANDSHAKE_WAIT_MS * 1000000ll;
-	int r;
-
-	do {
-		int64_t left_ms = (end - dsec__clock_ns()) / 1000000;
-
-		if (left_ms <= 0)
-			return -ETIMEDOUT;
-		r = poll(&fd, 1, (int)left_ms);
-	} while (r < 0 && errno == EINTR);
-	if (r < 0)
+	if (errno != EAGAIN && errno != EINTR)
 		return -errno;
-	return r ? 0 : -ETIMEDOUT;
+	handshake->events = events;
+	return 0;
 }
 
-static int socket_send(struct dsec *d, const void *data, size_t bytes)
+/* 1: all of the step's message went; 0: not yet. */
+static int message_send(struct dsec *d, struct handshake *handshake, struct iovec parts[2])
 {
-	const char *at = data;
-	int r;
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	size_t skipped = handshake->done_bytes;
+	ssize_t n;
 
-	while (bytes) {
-		ssize_t n = send(d->socket_fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	for (int part = 0; part < 2; part++) {
+		size_t bytes = skipped < parts[part].iov_len ? skipped : parts[part].iov_len;
 
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
-		if (n < 0) {
-			r = socket_await(d, POLLOUT);
-			if (r < 0)
-				return r;
-			continue;
-		}
-		at += n;
-		bytes -= (size_t)n;
+		parts[part].iov_base = (char *)parts[part].iov_base + bytes;
+		parts[part].iov_len -= bytes;
+		skipped -= bytes;
 	}
-	return 0;
+	n = sendmsg(d->socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (n < 0)
+		return socket_wants(handshake, POLLOUT);
+	handshake->done_bytes += (size_t)n;
+	handshake->events = POLLOUT;
+	return (size_t)n == parts[0].iov_len + parts[1].iov_len;
 }
 
 /* Takes descriptors over: the first is the memory, the others are doorbells. */
@@ -86,39 +76,28 @@ static void descriptors_take(struct handshake *handshake, struct msghdr *message
 	}
 }
 
-/* Exactly `bytes`; descriptors go to handshake if it is not NULL. */
-static int socket_receive(struct dsec *d, void *data, size_t bytes, struct handshake *handshake)
+/* 1: all of the step's message came; 0: not yet. Descriptors are taken where they may come. */
+static int message_receive(struct dsec *d, struct handshake *handshake, void *data, size_t bytes)
 {
-	char *at = data;
-	int r;
+	union control control;
+	struct iovec part = { (char *)data + handshake->done_bytes, bytes - handshake->done_bytes };
+	struct msghdr message = {
+		.msg_iov = &part,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t n;
 
-	while (bytes) {
-		union control control;
-		struct iovec part = { at, bytes };
-		struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-		ssize_t n;
-
-		if (handshake) {
-			message.msg_control = &control;
-			message.msg_controllen = sizeof(control);
-		}
-		n = recvmsg(d->socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n == 0)
-			return -ECONNRESET;
-		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -errno;
-		if (n < 0) {
-			r = socket_await(d, POLLIN);
-			if (r < 0)
-				return r;
-			continue;
-		}
-		if (handshake)
-			descriptors_take(handshake, &message);
-		at += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
+	n = recvmsg(d->socket_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n == 0)
+		return -ECONNRESET;
+	if (n < 0)
+		return socket_wants(handshake, POLLIN);
+	descriptors_take(handshake, &message);
+	handshake->done_bytes += (size_t)n;
+	handshake->events = POLLIN;
+	return handshake->done_bytes == bytes;
 }
 
 static bool power_of_two(uint32_t value)
@@ -190,7 +169,7 @@ static int refusal_errno(uint32_t code)
 	}
 }
 
-static int welcome_check(struct dsec *d, const struct handshake *handshake, bool ring)
+static int welcome_check(struct dsec *d, const struct handshake *handshake)
 {
 	struct dsec_ring_welcome *w = &d->welcome;
 
@@ -206,15 +185,16 @@ static int welcome_check(struct dsec *d, const struct handshake *handshake, bool
 				  DSEC_RING_MINOR);
 	if (!w->shards)
 		return dsec__fail(-EPROTO, "open: the engine has no shards");
-	if (ring && !layout_good(w, handshake))
+	if (d->shared && !layout_good(w, handshake))
 		return dsec__fail(-EPROTO, "open: the engine's memory is not as its welcome says");
 	return 0;
 }
 
-int dsec__handshake_begin(struct dsec *d, struct handshake *handshake)
+static int hello_send(struct dsec *d, struct handshake *handshake)
 {
-	const struct dsec_open_opts *opts = handshake->opts;
-	size_t token_bytes = opts->token ? strlen(opts->token) : 0;
+	const struct dsec_open_opts *opts = &d->reconnect.opts;
+	const char *token = opts->token ? opts->token : "";
+	size_t token_bytes = strlen(token);
 	struct dsec_ring_hello hello = {
 		.magic = DSEC_RING_MAGIC,
 		.major = DSEC_RING_MAJOR,
@@ -225,38 +205,92 @@ int dsec__handshake_begin(struct dsec *d, struct handshake *handshake)
 		.channels = d->shared ? opts->channels : 0,
 		.token_bytes = (uint32_t)token_bytes,
 	};
-	int r;
+	struct iovec parts[2] = {
+		{ &hello, sizeof(hello) },
+		{ (void *)(uintptr_t)token, token_bytes },
+	};
 
 	if (token_bytes > DSEC_TOKEN_BYTES_MAX)
 		return dsec__fail(-EINVAL, "open: the token is longer than %d bytes",
 				  DSEC_TOKEN_BYTES_MAX);
-	r = socket_send(d, &hello, sizeof(hello));
-	if (r == 0)
-		r = socket_send(d, opts->token, token_bytes);
-	if (r == 0)
-		r = socket_receive(d, &d->welcome, sizeof(d->welcome), handshake);
-	if (r < 0)
-		return dsec__fail(r, "open: the engine did not answer: %s", strerror(-r));
+	return message_send(d, handshake, parts);
+}
+
+static int welcome_receive(struct dsec *d, struct handshake *handshake)
+{
+	int r;
+
+	r = message_receive(d, handshake, &d->welcome, sizeof(d->welcome));
+	if (r <= 0)
+		return r;
 	d->welcomed_ns = dsec__clock_ns();
-	return welcome_check(d, handshake, d->shared);
+	r = welcome_check(d, handshake);
+	if (r == 0)
+		r = d->shared ? dsec__ring_open(d, handshake) : dsec__stream_open(d);
+	if (r < 0)
+		return r;
+	if (!d->shared)
+		handshake->step = HANDSHAKE_STEPS;
+	return 1;
+}
+
+static int mapped_send(struct dsec *d, struct handshake *handshake)
+{
+	struct dsec_ring_step step = { .magic = DSEC_RING_MAGIC, .step = 1 };
+	struct iovec parts[2] = { { &step, sizeof(step) }, { &step, 0 } };
+
+	return message_send(d, handshake, parts);
 }
 
 /* A malicious client could punch holes; so the engine seals once we mapped, and says go. */
-int dsec__handshake_finish(struct dsec *d, const struct handshake *handshake)
+static int go_receive(struct dsec *d, struct handshake *handshake)
 {
-	struct dsec_ring_step step = { .magic = DSEC_RING_MAGIC, .step = 1 };
 	int wanted = F_SEAL_FUTURE_WRITE | F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
+	struct dsec_ring_step *word = &handshake->word;
 	int seals, r;
 
-	r = socket_send(d, &step, sizeof(step));
-	if (r == 0)
-		r = socket_receive(d, &step, sizeof(step), NULL);
-	if (r < 0)
-		return dsec__fail(r, "open: the engine stopped in the middle: %s", strerror(-r));
-	if (step.magic != DSEC_RING_MAGIC || step.step != 2)
+	r = message_receive(d, handshake, word, sizeof(*word));
+	if (r <= 0)
+		return r;
+	if (word->magic != DSEC_RING_MAGIC || word->step != 2)
 		return dsec__fail(-EPROTO, "open: the engine did not say go");
 	seals = fcntl(handshake->memory_fd, F_GET_SEALS);
 	if (seals < 0 || (seals & wanted) != wanted)
 		return dsec__fail(-EPROTO, "open: the engine did not seal its memory");
-	return 0;
+	return 1;
+}
+
+int dsec__handshake_step(struct dsec *d, struct handshake *handshake)
+{
+	static int (*const steps[HANDSHAKE_STEPS])(struct dsec *, struct handshake *) = {
+		hello_send,
+		welcome_receive,
+		mapped_send,
+		go_receive,
+	};
+	int r = 1;
+
+	while (handshake->step < HANDSHAKE_STEPS) {
+		r = steps[handshake->step](d, handshake);
+		if (r <= 0)
+			return r;
+		handshake->done_bytes = 0;
+		if (handshake->step < HANDSHAKE_STEPS)
+			handshake->step++;
+	}
+	return 1;
+}
+
+void dsec__handshake_init(struct handshake *handshake)
+{
+	*handshake = (struct handshake){ .memory_fd = -1 };
+}
+
+void dsec__handshake_done(struct handshake *handshake)
+{
+	if (handshake->memory_fd >= 0)
+		(void)close(handshake->memory_fd); /* nothing to do about a failing close */
+	for (uint32_t k = 0; k < handshake->doorbell_count; k++)
+		(void)close(handshake->doorbell_fds[k]); /* as above */
+	dsec__handshake_init(handshake);
 }

@@ -3,6 +3,7 @@
  * not there: what fails half-way is taken apart again.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +21,7 @@
 #include "sdk/lib/error.h"
 #include "sdk/lib/structs.h"
 
-enum { SPIN_US_DEFAULT = 5, SPIN_US_MAX = 1000 };
+enum { SPIN_US_DEFAULT = 5, SPIN_US_MAX = 1000, RECONNECT_MS_DEFAULT = 10 * 1000 };
 
 int64_t dsec__clock_ns(void)
 {
@@ -56,6 +58,12 @@ static int birth_new(struct dsec *d)
 
 static void connection_free(struct dsec *d)
 {
+	while (d->caps) {
+		struct caps_kept *kept = d->caps;
+
+		d->caps = kept->next;
+		free(kept);
+	}
 	if (d->birth)
 		(void)munmap(d->birth, (size_t)sysconf(_SC_PAGESIZE)); /* it was mapped so */
 	(void)pthread_mutex_destroy(&d->lock);			       /* nobody holds it */
@@ -79,10 +87,14 @@ static struct dsec *connection_new(uint32_t spin_us)
 		d->spin_us = spin_us ? spin_us : SPIN_US_DEFAULT;
 	if (d->spin_us > SPIN_US_MAX)
 		d->spin_us = SPIN_US_MAX;
+	d->resend_due_ns = d->timer_ns = INT64_MAX;
 	d->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (d->kick_fd < 0 || birth_new(d) < 0) {
+	d->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (d->kick_fd < 0 || d->timer_fd < 0 || birth_new(d) < 0) {
 		if (d->kick_fd >= 0)
 			(void)close(d->kick_fd); /* nothing to do about a failing close */
+		if (d->timer_fd >= 0)
+			(void)close(d->timer_fd); /* as above */
 		connection_free(d);
 		return NULL;
 	}
@@ -120,87 +132,137 @@ static int address_parse(struct dsec *d, const char *address, const char **ret_p
 	return 0;
 }
 
-static int socket_connect(struct dsec *d, const char *path)
+int dsec__connect(struct dsec *d)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	size_t bytes = strlen(path);
+	size_t bytes = strlen(d->reconnect.path);
+	auto_close int fd = -1;
 	int r;
 
 	if (bytes >= sizeof(address.sun_path))
-		return dsec__fail(-ENAMETOOLONG, "open: %s: too long for a socket", path);
-	memcpy(address.sun_path, path, bytes);
-	d->socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (d->socket_fd < 0)
-		return dsec__fail(-errno, "open: no socket: %s", strerror(errno));
-	/* EAGAIN: its queue of connections is full. */
-	while (connect(d->socket_fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
-		r = -errno;
-		if (r == -EAGAIN && dsec__clock_ns() - d->opened_ns < HANDSHAKE_WAIT_MS * 1000000ll)
-			(void)usleep(2000); /* a listener's queue has no event to wait for */
-		else if (r != -EINTR)
-			return dsec__fail(r, "open: no engine at %s: %s", path, strerror(-r));
-	}
+		return -ENAMETOOLONG;
+	memcpy(address.sun_path, d->reconnect.path, bytes);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return -errno;
+	do {
+		r = connect(fd, (struct sockaddr *)&address, sizeof(address));
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	d->socket_fd = take_fd(&fd);
 	return 0;
 }
 
-static void handshake_done(struct handshake *handshake)
+static int socket_connect(struct dsec *d)
 {
-	if (handshake->memory_fd >= 0)
-		(void)close(handshake->memory_fd); /* nothing to do about a failing close */
-	for (uint32_t k = 0; k < handshake->doorbell_count; k++)
-		(void)close(handshake->doorbell_fds[k]); /* as above */
-}
-
-static int connection_shake(struct dsec *d, const struct dsec_open_opts *opts)
-{
-	struct handshake handshake = { .opts = opts, .memory_fd = -1 };
-	bool shared = d->shared;
+	int64_t end_ns = dsec__clock_ns() + HANDSHAKE_WAIT_MS * 1000000ll;
 	int r;
 
-	r = dsec__handshake_begin(d, &handshake);
-	if (r == 0 && !shared)
-		r = dsec__stream_open(d);
-	if (r == 0 && shared)
-		r = dsec__ring_open(d, &handshake);
-	if (r == 0 && shared)
-		r = dsec__handshake_finish(d, &handshake);
-	handshake_done(&handshake);
-	return r;
+	/* EAGAIN: its queue of connections is full, for which there is no event to wait for. */
+	while ((r = dsec__connect(d)) == -EAGAIN && dsec__clock_ns() < end_ns)
+		(void)usleep(2000);
+	if (r == -ENAMETOOLONG)
+		return dsec__fail(r, "open: %s: too long for a socket", d->reconnect.path);
+	if (r < 0)
+		return dsec__fail(r, "open: no engine at %s: %s", d->reconnect.path, strerror(-r));
+	return 0;
+}
+
+static int socket_await(struct dsec *d, short events, int64_t end_ns)
+{
+	struct pollfd fd = { .fd = d->socket_fd, .events = events };
+	int r;
+
+	do {
+		int64_t left_ms = (end_ns - dsec__clock_ns()) / 1000000;
+
+		if (left_ms <= 0)
+			return -ETIMEDOUT;
+		r = poll(&fd, 1, (int)left_ms);
+	} while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	return r ? 0 : -ETIMEDOUT;
+}
+
+static int connection_shake(struct dsec *d)
+{
+	int64_t end_ns = dsec__clock_ns() + HANDSHAKE_WAIT_MS * 1000000ll;
+	struct handshake handshake;
+	int r;
+
+	dsec__handshake_init(&handshake);
+	while ((r = dsec__handshake_step(d, &handshake)) == 0) {
+		r = socket_await(d, handshake.events, end_ns);
+		if (r < 0)
+			break;
+	}
+	if (r == -ETIMEDOUT || r == -ECONNRESET || r == -EPIPE)
+		(void)dsec__fail(r, "open: the engine did not answer: %s", strerror(-r));
+	dsec__handshake_done(&handshake);
+	return r < 0 ? r : 0;
 }
 
 static void connection_close(struct dsec *d)
 {
+	dsec__reconnect_done(d);
 	if (d->transport)
 		d->transport->close(d);
 	if (d->socket_fd >= 0)
-		(void)close(d->socket_fd); /* nothing to do about a failing close */
-	(void)close(d->kick_fd);	   /* as above */
+		(void)close(d->socket_fd); /* nothing to do about a failing close, here and below */
+	(void)close(d->kick_fd);
+	(void)close(d->timer_fd);
 	dsec__private_stop(d);
 }
 
-static int connection_build(struct dsec *d, const struct dsec_open_opts *opts)
+/* What connecting needs again later: all of it is ours. */
+static int options_keep(struct dsec *d, const struct dsec_open_opts *opts)
 {
-	const char *address = opts->address, *path;
-	int r;
+	struct reconnect *reconnect = &d->reconnect;
+	const char *address = opts->address;
+	uint32_t ms = opts->reconnect_ms ? opts->reconnect_ms : RECONNECT_MS_DEFAULT;
 
 	if (!address)
 		address = getenv("DSEC_ADDRESS");
 	if (!address || !*address)
 		address = "unix:/run/dsec.sock";
-	r = address_parse(d, address, &path);
+	reconnect->address = strdup(address);
+	reconnect->token = opts->token ? strdup(opts->token) : NULL;
+	if (!reconnect->address || (opts->token && !reconnect->token))
+		return dsec__fail(-ENOMEM, "open: no memory");
+	reconnect->opts = *opts;
+	reconnect->opts.address = reconnect->address;
+	reconnect->opts.token = reconnect->token;
+	if (ms != UINT32_MAX)
+		reconnect->patience_ns = ms * 1000000ll;
+	return 0;
+}
+
+static int connection_build(struct dsec *d, const struct dsec_open_opts *opts)
+{
+	struct reconnect *reconnect = &d->reconnect;
+	int r;
+
+	r = options_keep(d, opts);
+	if (r == 0)
+		r = address_parse(d, reconnect->address, &reconnect->path);
 	if (r < 0)
 		return r;
-	if (!path) {
+	if (!reconnect->path) {
 		r = dsec__private_start(d, opts->images);
 		if (r < 0)
 			return r;
-		path = d->engine.socket;
+		reconnect->path = d->engine.socket;
+		reconnect->patience_ns = 0; /* when it goes it is gone, with all it had */
 	}
-	d->opened_ns = dsec__clock_ns();
-	r = socket_connect(d, path);
-	if (r < 0)
-		return r;
-	return connection_shake(d, opts);
+	reconnect->opts.images = NULL; /* the caller's, and of no more use */
+	r = socket_connect(d);
+	if (r == 0)
+		r = connection_shake(d);
+	reconnect->up_ns = dsec__clock_ns();
+	reconnect->heard = true;
+	return r;
 }
 
 int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret)
@@ -215,6 +277,8 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret)
 		r = dsec__struct_take(&known, sizeof(known), opts, "open");
 	if (r < 0)
 		return r;
+	if (known.reserved)
+		return dsec__fail(-EINVAL, "open: reserved is not 0");
 	d = connection_new(known.spin_us);
 	if (!d)
 		return dsec__fail(-ENOMEM, "open: no memory, or no descriptor");
@@ -231,7 +295,8 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret)
 /* Only descriptors: while a child keeps the socket, the engine believes its client lives. */
 static void child_close(struct dsec *d)
 {
-	(void)close(d->socket_fd); /* nothing to do about a failing close, here and below */
+	if (d->socket_fd >= 0)
+		(void)close(d->socket_fd); /* nothing to do about a failing close, here and below */
 	d->socket_fd = -1;
 	if (d->engine.lifeline_fd >= 0)
 		(void)close(d->engine.lifeline_fd);

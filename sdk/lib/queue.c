@@ -43,30 +43,67 @@ int dsec_queue_new(struct dsec *d, struct dsec_queue **ret)
 	return 0;
 }
 
+static void notices_free(struct event *notices)
+{
+	while (notices) {
+		struct event *notice = notices;
+
+		notices = notice->next;
+		dsec__event_discard(notice);
+	}
+}
+
 void dsec__queue_free(struct dsec_queue *q)
 {
+	notices_free(q->notices);
 	if (q->epoll_fd >= 0)
 		(void)close(q->epoll_fd); /* nothing to do about a failing close */
 	(void)close(q->event_fd);	  /* as above */
 	free(q);
 }
 
+static int socket_watch(struct dsec *d, int epoll_fd)
+{
+	struct epoll_event socket = { .events = EPOLLIN };
+
+	if (d->socket_fd < 0)
+		return 0;
+	if (d->sending.bytes)
+		socket.events |= EPOLLOUT;
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, d->socket_fd, &socket) < 0 ? -errno : 0;
+}
+
+int dsec__queues_watch_socket(struct dsec *d, bool watch)
+{
+	int r = 0;
+
+	for (struct dsec_queue *q = d->queues; q && r == 0; q = q->next) {
+		if (q->epoll_fd < 0)
+			continue;
+		/* Taking it out fails where adding it did. */
+		if (watch)
+			r = socket_watch(d, q->epoll_fd);
+		else
+			(void)epoll_ctl(q->epoll_fd, EPOLL_CTL_DEL, d->socket_fd, NULL);
+	}
+	return r;
+}
+
 static int queue_fd_new(struct dsec_queue *q)
 {
 	struct dsec *d = q->d;
-	struct epoll_event own = { .events = EPOLLIN };
-	struct epoll_event socket = { .events = EPOLLIN };
+	struct epoll_event readable = { .events = EPOLLIN };
 	auto_close int fd = epoll_create1(EPOLL_CLOEXEC);
+	int r;
 
 	if (fd < 0)
 		return -errno;
-	if (d->sending.bytes)
-		socket.events |= EPOLLOUT;
-	if (epoll_ctl(fd, EPOLL_CTL_ADD, q->event_fd, &own) < 0)
+	if (epoll_ctl(fd, EPOLL_CTL_ADD, q->event_fd, &readable) < 0)
 		return -errno;
-	if (epoll_ctl(fd, EPOLL_CTL_ADD, d->socket_fd, &socket) < 0)
+	if (epoll_ctl(fd, EPOLL_CTL_ADD, d->timer_fd, &readable) < 0)
 		return -errno;
-	return take_fd(&fd);
+	r = socket_watch(d, fd);
+	return r < 0 ? r : take_fd(&fd);
 }
 
 int dsec_queue_fd(struct dsec_queue *q)
@@ -103,6 +140,51 @@ void dsec__queues_watch_output(struct dsec *d, bool watch)
 		if (q->epoll_fd >= 0)
 			(void)epoll_ctl(q->epoll_fd, EPOLL_CTL_MOD, d->socket_fd, &socket);
 	}
+}
+
+static struct event *notice_new(void)
+{
+	struct event *notice = calloc(1, sizeof(*notice));
+
+	if (notice)
+		notice->seen = (struct dsec_event){
+			.size = sizeof(notice->seen),
+			.kind = DSEC_EV_RECONNECTED,
+			.ticket = -1,
+		};
+	return notice;
+}
+
+static void notice_append(struct dsec_queue *q, struct event *notice)
+{
+	struct event **end = &q->notices;
+
+	while (*end)
+		end = &(*end)->next;
+	notice->next = NULL;
+	*end = notice;
+}
+
+int dsec__queues_tell_reconnected(struct dsec *d)
+{
+	struct event *spare = NULL, *notice;
+
+	for (struct dsec_queue *q = d->queues; q; q = q->next) {
+		notice = notice_new();
+		if (!notice) {
+			notices_free(spare);
+			return -ENOMEM;
+		}
+		notice->next = spare;
+		spare = notice;
+	}
+	for (struct dsec_queue *q = d->queues; q; q = q->next) {
+		notice = spare;
+		spare = spare->next;
+		notice_append(q, notice);
+		dsec__queue_notify(q);
+	}
+	return 0;
 }
 
 void dsec__queue_signal(struct dsec_queue *q)
@@ -168,6 +250,12 @@ static int queue_take(struct dsec_queue *q, struct dsec_event **ret, int max)
 	int taken = 0;
 	bool gone;
 
+	while (q->notices && taken < max) {
+		struct event *notice = q->notices;
+
+		q->notices = notice->next;
+		ret[taken++] = &notice->seen;
+	}
 	while ((ticket = *slot) && taken < max) {
 		if (ticket->held && !pthread_equal(ticket->holder, pthread_self())) {
 			slot = &ticket->next;
@@ -212,14 +300,14 @@ int dsec_queue_poll(struct dsec_queue *q, struct dsec_event **ret, int max, int 
 		}
 		r = dsec__wait(d, &waiter, deadline_ns);
 	}
-	if (taken && !q->ready)
+	if (taken && !q->ready && !q->notices)
 		queue_quiet(q);
 	else if (taken && q->waiters)
 		dsec__queue_notify(q);
 	dsec__wait_leave(d);
 	pthread_mutex_unlock(&d->lock);
 	if (!taken && r == -ENOTCONN)
-		return dsec__fail(r, "poll: the connection was lost");
+		return dsec__fail(r, "poll: the connection was lost: %s", d->lost_detail);
 	return taken;
 }
 

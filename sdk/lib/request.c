@@ -255,7 +255,26 @@ int64_t dsec_check(struct dsec *d, const struct dsec_call *call)
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }
 
-static int capabilities_ask(struct dsec *d)
+static int capabilities_keep(struct dsec *d, const struct dsec_caps *caps, uint32_t links)
+{
+	struct caps_kept *kept = calloc(1, sizeof(*kept));
+
+	if (!kept)
+		return dsec__fail(-ENOMEM, "capabilities: no memory");
+	kept->caps = *caps;
+	pthread_mutex_lock(&d->lock);
+	kept->caps.transport = d->shared ? DSEC_TRANSPORT_RING : DSEC_TRANSPORT_STREAM;
+	kept->caps.channels = d->channel_count;
+	kept->engine_epoch = d->welcome.epoch;
+	kept->next = d->caps;
+	d->caps = kept;
+	/* Another engine may have come since it was asked. */
+	d->caps_known = d->link == LINK_UP && d->reconnect.links == links;
+	pthread_mutex_unlock(&d->lock);
+	return 0;
+}
+
+static int capabilities_ask(struct dsec *d, uint32_t links)
 {
 	struct submission submission = { .op = DSEC_OP_CAPABILITIES };
 	struct dsec_call call = { 0 };
@@ -269,17 +288,10 @@ static int capabilities_ask(struct dsec *d)
 	r = dsec_wait(d, ticket, -1, &event);
 	if (r < 0)
 		return r;
-	if (event->status.code == DSEC_OK && event->body) {
-		pthread_mutex_lock(&d->lock);
-		if (!d->caps.size) {
-			memcpy(&d->caps, event->body, sizeof(d->caps));
-			d->caps.transport = d->shared ? DSEC_TRANSPORT_RING : DSEC_TRANSPORT_STREAM;
-			d->caps.channels = d->channel_count;
-		}
-		pthread_mutex_unlock(&d->lock);
-	} else {
+	if (event->status.code == DSEC_OK && event->body)
+		r = capabilities_keep(d, event->body, links);
+	else
 		r = dsec__fail(-EIO, "capabilities: %s", event->status.detail);
-	}
 	dsec_event_free(event);
 	return r;
 }
@@ -287,6 +299,7 @@ static int capabilities_ask(struct dsec *d)
 int dsec_capabilities(struct dsec *d, const struct dsec_caps **ret)
 {
 	struct dsec_call known;
+	uint32_t links;
 	bool asked;
 	int r;
 
@@ -296,12 +309,15 @@ int dsec_capabilities(struct dsec *d, const struct dsec_caps **ret)
 	if (!ret)
 		return dsec__fail(-EINVAL, "capabilities: NULL");
 	pthread_mutex_lock(&d->lock);
-	asked = d->caps.size;
+	asked = d->caps_known;
+	links = d->reconnect.links;
 	pthread_mutex_unlock(&d->lock);
 	if (!asked)
-		r = capabilities_ask(d);
+		r = capabilities_ask(d, links);
 	if (r < 0)
 		return r;
-	*ret = &d->caps;
+	pthread_mutex_lock(&d->lock);
+	*ret = &d->caps->caps;
+	pthread_mutex_unlock(&d->lock);
 	return 0;
 }

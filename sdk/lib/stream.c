@@ -216,6 +216,9 @@ static void stream_close(struct dsec *d)
 {
 	free(d->sending.data);
 	free(d->receiving.data);
+	/* Nobody leads: nothing is read meanwhile. */
+	d->sending = d->receiving = (struct stream_buffer){ 0 };
+	d->channel_count = 0;
 }
 
 const struct transport dsec__stream = {

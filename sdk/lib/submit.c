@@ -14,6 +14,8 @@
 
 /* A full ring empties without telling: look again after this long. */
 #define ROOM_SLICE_NS (1000 * 1000ll)
+/* A leader comes back when a link is up, a follower that waits for room only by time. */
+#define AWAY_SLICE_NS (10 * 1000 * 1000ll)
 
 int dsec__call_take(struct dsec *d, const struct dsec_call *given, struct dsec_call *known)
 {
@@ -65,25 +67,13 @@ static int request_id_new(struct dsec *d, uint8_t id[16])
 		id[at] = (uint8_t)(now_ms >> (40 - 8 * at));
 	id[6] = (id[6] & 0x0f) | 0x70;
 	id[8] = (id[8] & 0x3f) | 0x80;
-	id[15] = d->id_next++;
+	id[15] = d->id_next;
 	return 0;
 }
 
-/* To the shard that does the work: a sandbox's own, or the one that an id's create belongs to. */
-static uint32_t channel_choose(const struct dsec *d, const struct dsec_ring_request *request)
+static void request_fill(const struct dsec_call *call, const struct submission *submission,
+			 struct dsec_ring_request *request)
 {
-	uint32_t shard = (uint32_t)(request->subject.lo >> DSEC_ID_SHARD_SHIFT);
-
-	if (request->op == DSEC_OP_CREATE)
-		shard = request->request_id[15] % d->welcome.shards;
-	return shard < d->channel_count ? shard : 0;
-}
-
-static int request_fill(struct dsec *d, const struct dsec_call *call,
-			const struct submission *submission, struct dsec_ring_request *request)
-{
-	static const uint8_t none[16];
-
 	*request = (struct dsec_ring_request){
 		.subject = { submission->subject.hi, submission->subject.lo },
 		.op = submission->op,
@@ -91,12 +81,18 @@ static int request_fill(struct dsec *d, const struct dsec_call *call,
 		.payload_bytes = (uint32_t)submission->payload_bytes,
 		.number = { submission->number },
 	};
-	if (submission->internal)
-		return 0;
 	memcpy(request->request_id, call->request_id, sizeof(request->request_id));
-	if (memcmp(call->request_id, none, sizeof(none)) == 0)
-		return request_id_new(d, request->request_id);
-	return 0;
+}
+
+/* An id of ours is as old as the try: engines know nothing of what was before them. */
+static int request_identify(struct dsec *d, const struct dsec_call *call,
+			    const struct submission *submission, struct dsec_ring_request *request)
+{
+	static const uint8_t none[16];
+
+	if (submission->internal || memcmp(call->request_id, none, sizeof(none)))
+		return 0;
+	return request_id_new(d, request->request_id);
 }
 
 /* One try. On failure there is no ticket. */
@@ -106,25 +102,54 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 	struct ticket *ticket;
 	int r;
 
+	r = request_identify(d, call, submission, request);
+	if (r < 0)
+		return r;
 	ticket = dsec__ticket_new(d);
 	if (!ticket)
 		return -ENOMEM;
 	ticket->op = submission->op;
 	ticket->tag = call->tag;
-	ticket->channel = channel_choose(d, request);
 	ticket->abandoned = submission->internal;
-	request->ticket = (uint64_t)ticket->name;
-	r = d->transport->submit(d, ticket, request, submission->payload);
+	if (call->timeout_ms)
+		ticket->deadline_ns = dsec__clock_ns() + call->timeout_ms * 1000000ll;
+	ticket->request = *request;
+	ticket->request.ticket = (uint64_t)ticket->name;
+	ticket->payload = submission->payload;
+	r = dsec__ticket_send(d, ticket);
 	if (r < 0) {
+		ticket->payload = NULL;
 		dsec__ticket_release(d, ticket);
 		return r;
 	}
+	if (!submission->internal)
+		d->id_next++;
+	submission->payload = NULL;
+	dsec__ticket_depart(d, ticket);
 	ticket->capture = submission->capture;
 	submission->capture = NULL;
 	ticket->queue = call->queue;
 	if (ticket->queue)
 		ticket->queue->outstanding++;
 	return ticket->name;
+}
+
+/*
+ * There may be room now: what waited for longer goes first. -ENOTCONN: for good. Where nobody saw
+ * the engine for a while it may be gone: what is written to its memory then may, for all that the
+ * next one knows, have run. *reaped: others may have to be told.
+ */
+static int request_admit(struct dsec *d, const struct submission *submission, bool *reaped)
+{
+	*reaped |= dsec__link_look(d);
+	*reaped |= dsec__link_drive(d) > 0 || d->link != LINK_UP;
+	if (d->lost)
+		return -ENOTCONN;
+	if (d->link != LINK_UP)
+		return submission->internal ? -ENOTCONN : -EAGAIN;
+	if (d->resend_blocked || d->kept_bytes + submission->payload_bytes > KEPT_BYTES_MAX)
+		return -EAGAIN;
+	return 0;
 }
 
 static int64_t deadline_earlier(int64_t a, int64_t b)
@@ -144,18 +169,22 @@ static int64_t request_place(struct dsec *d, const struct dsec_call *call,
 	int64_t result;
 
 	for (;;) {
-		int64_t now = dsec__clock_ns();
+		int64_t now = dsec__clock_ns(), slice_ns;
 
-		if (d->lost) {
-			result = -ENOTCONN;
-			break;
+		result = request_admit(d, submission, &waited);
+		if (result == 0)
+			result = request_try(d, call, submission, request);
+		if (result == -EPROTO || result == -ECONNRESET) {
+			dsec__link_lose(d, (int)result);
+			waited = true;
+			continue;
 		}
-		result = request_try(d, call, submission, request);
 		if (result != -EAGAIN || call->queue || now >= deadline_ns)
 			break;
 		waited = true;
+		slice_ns = d->link == LINK_UP ? ROOM_SLICE_NS : AWAY_SLICE_NS;
 		/* Nothing in time is as good as something: there may be room now. */
-		(void)dsec__wait(d, &waiter, deadline_earlier(deadline_ns, now + ROOM_SLICE_NS));
+		(void)dsec__wait(d, &waiter, deadline_earlier(deadline_ns, now + slice_ns));
 	}
 	if (waited)
 		dsec__wait_leave(d);
@@ -167,17 +196,9 @@ static int64_t submit_locked(struct dsec *d, const struct dsec_call *call,
 			     struct submission *submission)
 {
 	struct dsec_ring_request request;
-	int64_t result;
 
-	result = request_fill(d, call, submission, &request);
-	if (result == 0)
-		result = request_place(d, call, submission, &request);
-	if (result == -EPROTO || result == -ECONNRESET) {
-		dsec__lose(d, (int)result);
-		dsec__wait_leave(d);
-		result = -ENOTCONN;
-	}
-	return result;
+	request_fill(call, submission, &request);
+	return request_place(d, call, submission, &request);
 }
 
 static int64_t submit_failed(int64_t result)
@@ -224,8 +245,18 @@ int dsec__cancel(struct dsec *d, int64_t name)
 
 	if (!ticket || ticket->ended)
 		return -ENOENT;
-	result = submit_locked(d, &call, &submission);
-	return result < 0 ? (int)result : 0;
+	ticket->cancelled = true;
+	if (d->link == LINK_UP && ticket->sent) {
+		result = submit_locked(d, &call, &submission);
+		if (result != -ENOTCONN)
+			return result < 0 ? (int)result : 0;
+		/* It may have ended meanwhile, as good as any cancel. */
+		ticket = dsec__ticket_find(d, name);
+		if (!ticket || ticket->ended)
+			return 0;
+	}
+	dsec__ticket_lose(d, ticket, -ECANCELED, "cancelled while the engine was away");
+	return 0;
 }
 
 int dsec_cancel(struct dsec *d, int64_t name)

@@ -62,6 +62,7 @@ struct ticket *dsec__ticket_new(struct dsec *d)
 		.name = name,
 		.used = true,
 		.payload_at = UINT64_MAX,
+		.deadline_ns = INT64_MAX,
 		.spare = spare,
 	};
 	ticket->last = &ticket->first;
@@ -92,6 +93,7 @@ void dsec__ticket_release(struct dsec *d, struct ticket *ticket)
 	events_discard(ticket);
 	dsec__event_discard(ticket->spare);
 	dsec__capture_free(ticket->capture);
+	dsec__ticket_settle(d, ticket);
 	if (ticket->queue)
 		ticket->queue->outstanding--;
 	ticket->used = false;
@@ -117,7 +119,9 @@ static void ticket_deliver(struct dsec *d, struct ticket *ticket, struct event *
 {
 	if (event->seen.flags & DSEC_LAST) {
 		ticket->ended = true;
-		d->transport->ticket_end(d, ticket);
+		if (ticket->sent)
+			d->transport->ticket_end(d, ticket);
+		dsec__ticket_settle(d, ticket);
 	}
 	if (ticket->abandoned) {
 		dsec__event_discard(event);
@@ -132,17 +136,57 @@ static void ticket_deliver(struct dsec *d, struct ticket *ticket, struct event *
 	dsec__ticket_notify(d, ticket);
 }
 
+/* Asked again, a list may have other rows: its limit holds for both times together. */
+static bool rows_are_full(const struct ticket *ticket)
+{
+	struct dsec_wire_list list;
+
+	memcpy(&list, ticket->payload, sizeof(list));
+	return list.limit && ticket->told.count >= list.limit;
+}
+
+/* 1: the caller knows nothing of it yet; 0: the engine that has the request again repeats itself. */
+static int event_is_news(struct ticket *ticket, const struct event *event)
+{
+	const struct dsec_row *row = event->seen.body;
+	const struct dsec_usage *usage = event->seen.body;
+	bool creates = ticket->op == DSEC_OP_CREATE, news;
+
+	if (event->seen.kind == DSEC_EV_CREATED && creates)
+		return dsec__told_add(&ticket->told, (struct dsec_id){ 1, event->seen.index });
+	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_LIST && event->seen.body)
+		return rows_are_full(ticket) ? 0 : dsec__told_add(&ticket->told, row->id);
+	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_STATS && event->seen.body)
+		return dsec__told_add(&ticket->told, usage->id);
+	news = event->seen.kind != DSEC_EV_STARTED || !ticket->started;
+	ticket->started |= event->seen.kind == DSEC_EV_STARTED;
+	return news;
+}
+
+/* What is not the last event. */
+static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *event)
+{
+	int r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;
+
+	if (r > 0)
+		ticket_deliver(d, ticket, event);
+	else
+		dsec__event_discard(event);
+	return r < 0 ? r : 0;
+}
+
 int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const void *payload)
 {
+	bool last = wire->flags & DSEC_EVENT_LAST;
 	struct ticket *ticket;
 	struct event *event;
 	int r;
 
 	ticket = dsec__ticket_find(d, (int64_t)wire->ticket);
-	if (!ticket || ticket->ended)
+	if (!ticket || ticket->ended || !ticket->sent)
 		return -EPROTO;
-	if (!(wire->flags & DSEC_EVENT_LAST)) {
-		if (wire->kind > DSEC_EV_RECONNECTED || ticket->abandoned)
+	if (!last) {
+		if (wire->kind >= DSEC_EV_RECONNECTED || ticket->abandoned)
 			return 0;
 		if (wire->kind == DSEC_EV_DATA && ticket->capture)
 			return dsec__capture_add(ticket->capture, wire, payload);
@@ -150,23 +194,14 @@ int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const voi
 	r = dsec__event_new(ticket, wire, payload, &event);
 	if (r < 0)
 		return r;
-	ticket_deliver(d, ticket, event);
+	if (!last)
+		return ticket_progress(d, ticket, event);
+	if (!dsec__ticket_postpone(d, ticket, event))
+		ticket_deliver(d, ticket, event);
 	return 0;
 }
 
-static const char *lost_detail(const struct dsec *d)
-{
-	switch (d->lost) {
-	case -EPROTO:
-		return "the engine sent what makes no sense";
-	case -ENOMEM:
-		return "no memory for what the engine sent";
-	default:
-		return "the engine closed the connection";
-	}
-}
-
-static void ticket_lose(struct dsec *d, struct ticket *ticket)
+void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const char *detail)
 {
 	struct event *event = ticket->spare;
 	struct dsec_status *status = &event->seen.status;
@@ -181,24 +216,25 @@ static void ticket_lose(struct dsec *d, struct ticket *ticket)
 		.status = {
 			.code = DSEC_LOST,
 			.blame = DSEC_BLAME_PLATFORM,
-			.error = -d->lost,
+			.error = -error,
 			.step = "connection",
 		},
 	};
-	(void)snprintf(status->detail, sizeof(status->detail), "%s", lost_detail(d)); /* fits */
+	(void)snprintf(status->detail, sizeof(status->detail), "%s", detail); /* fits */
 	ticket_deliver(d, ticket, event);
 }
 
-void dsec__lose(struct dsec *d, int error)
+void dsec__lose(struct dsec *d, int error, const char *detail)
 {
 	if (d->lost)
 		return;
 	d->lost = error;
+	d->lost_detail = detail;
 	for (uint32_t place = 0; place < d->ticket_count; place++) {
 		struct ticket *ticket = d->tickets[place];
 
 		if (ticket->used && !ticket->ended)
-			ticket_lose(d, ticket);
+			dsec__ticket_lose(d, ticket, error, detail);
 	}
 	/* Those who wait for room, or on queues with nothing outstanding, must hear of it too. */
 	for (struct dsec_queue *q = d->queues; q; q = q->next)
@@ -214,6 +250,7 @@ void dsec__tickets_done(struct dsec *d)
 			events_discard(ticket);
 			dsec__event_discard(ticket->spare);
 			dsec__capture_free(ticket->capture);
+			dsec__ticket_settle(d, ticket);
 		}
 		free(ticket);
 	}

@@ -16,6 +16,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,8 @@
 
 /* A futex does not tell that the engine died: look at the socket this often. */
 #define FUTEX_SLICE_NS (100 * 1000 * 1000ll)
+/* Before a request, only if nobody saw the engine for so long: it costs a call. */
+#define LOOK_SLICE_NS  (5 * 1000 * 1000ll)
 
 int64_t dsec__deadline(int timeout_ms)
 {
@@ -178,11 +181,14 @@ static bool leader_poll(struct dsec *d, const struct waiter *waiter, int64_t dea
 	return r > 0 && fds[0].revents;
 }
 
-static bool leader_sleep(struct dsec *d, const struct waiter *waiter, int64_t deadline_ns)
+/* While the link is not up there is nothing but a socket, and perhaps not even that. */
+static bool leader_sleep(struct dsec *d, const struct waiter *waiter, int64_t deadline_ns, bool up)
 {
 	bool socket = false;
 	struct timespec left;
 
+	if (!up)
+		return leader_may_sleep(d, waiter) && leader_poll(d, waiter, deadline_ns);
 	if (leader_spin(d, waiter, deadline_ns))
 		return false;
 	if (d->transport->sleep_begin(d, d->leader_futex ? DSEC_SLEEP_FUTEX : DSEC_SLEEP_FD))
@@ -199,37 +205,71 @@ static bool leader_sleep(struct dsec *d, const struct waiter *waiter, int64_t de
 	return socket;
 }
 
+/* The number of events. Losing the link is one, too: the caller looks again. */
+static int reap(struct dsec *d, bool socket)
+{
+	int r;
+
+	if (d->lost)
+		return 0;
+	if (d->link != LINK_UP)
+		return dsec__link_drive(d);
+	r = d->transport->reap(d, socket);
+	if (r > 0) {
+		d->reconnect.heard = true;
+		d->reconnect.seen_ns = dsec__clock_ns();
+	} else if (r < 0) {
+		dsec__link_lose(d, r);
+		r = 1;
+	}
+	return r + dsec__link_drive(d);
+}
+
+bool dsec__link_look(struct dsec *d)
+{
+	struct pollfd fd = { .fd = d->socket_fd, .events = POLLRDHUP };
+	int64_t now = dsec__clock_ns();
+
+	if (d->link != LINK_UP || d->leader || now - d->reconnect.seen_ns < LOOK_SLICE_NS)
+		return false;
+	d->reconnect.seen_ns = now;
+	if (poll(&fd, 1, 0) <= 0)
+		return false;
+	/* First what it said before it went. One that goes on talking is not gone. */
+	for (int turn = 0; turn < 64 && d->link == LINK_UP && !d->lost; turn++)
+		(void)reap(d, true);
+	return true;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 static void lead(struct dsec *d, struct waiter *waiter, int64_t deadline_ns)
 {
+	int64_t until_ns = earlier(deadline_ns, dsec__link_due_ns(d));
+	bool socket, up = d->link == LINK_UP;
 	eventfd_t count;
-	bool socket;
-	int r;
 
 	d->leader = waiter;
 	d->leader_futex = d->shared && d->channel_count == 1 && !waiter->queue && !d->fd_users;
 	pthread_mutex_unlock(&d->lock);
-	socket = leader_sleep(d, waiter, deadline_ns);
+	socket = leader_sleep(d, waiter, until_ns, up);
 	pthread_mutex_lock(&d->lock);
-	d->transport->sleep_end(d);
+	if (up)
+		d->transport->sleep_end(d);
 	d->leader = NULL;
 	if (__atomic_exchange_n(&d->kicked, 0, __ATOMIC_SEQ_CST) && !d->leader_futex)
 		(void)eventfd_read(d->kick_fd, &count); /* empty: the kick was a futex's */
-	r = d->lost ? 0 : d->transport->reap(d, socket);
-	if (r < 0)
-		dsec__lose(d, r);
+	(void)reap(d, socket);				/* the caller looks in any case */
 }
 
 int dsec__wait(struct dsec *d, struct waiter *waiter, int64_t deadline_ns)
 {
 	bool now = deadline_ns == 0;
-	int r;
 
-	if (d->lost)
-		return 0;
-	r = d->transport->reap(d, now);
-	if (r < 0)
-		dsec__lose(d, r);
-	if (r)
+	if (d->lost || reap(d, now))
 		return 0;
 	if (now || deadline_ns <= dsec__clock_ns())
 		return -ETIMEDOUT;
@@ -254,7 +294,7 @@ static void watch_by_socket(struct dsec *d)
 		r = d->transport->reap(d, false);
 	}
 	if (r < 0)
-		dsec__lose(d, r);
+		dsec__link_lose(d, r);
 	/* It comes faster than it can be sorted: let them help. */
 	for (struct dsec_queue *q = d->queues; q; q = q->next) {
 		if (q->epoll_fd >= 0)
@@ -264,19 +304,40 @@ static void watch_by_socket(struct dsec *d)
 		dsec__leader_kick(d);
 }
 
+/* Where only descriptors are waited on, they tell what is due by time, too. */
+static void timer_arrange(struct dsec *d)
+{
+	int64_t due_ns = d->fd_users && !d->leader && !d->lost ? dsec__link_due_ns(d) : INT64_MAX;
+	struct itimerspec timer = { 0 };
+
+	if (due_ns == d->timer_ns)
+		return;
+	d->timer_ns = due_ns;
+	if (due_ns != INT64_MAX) {
+		/* Zero would disarm it: at once is 1 ns after boot. */
+		timer.it_value.tv_sec = due_ns / 1000000000;
+		timer.it_value.tv_nsec = due_ns % 1000000000 + !due_ns;
+	}
+	/* Cannot fail with times that are in range; being set anew makes it unreadable. */
+	(void)timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &timer, NULL);
+}
+
 void dsec__wait_leave(struct dsec *d)
 {
 	struct waiter *follower = d->followers;
 
-	if (d->lost)
+	if (d->lost) {
+		timer_arrange(d);
 		return;
+	}
 	if (d->leader) {
-		if (!d->leader_futex)
+		if (!d->leader_futex && d->link == LINK_UP)
 			watch_by_socket(d);
 	} else if (follower) {
 		__atomic_add_fetch(follower->word, 1, __ATOMIC_SEQ_CST);
 		futex_wake(follower->word, 1, FUTEX_PRIVATE_FLAG);
-	} else if (d->fd_users) {
+	} else if (d->fd_users && d->link == LINK_UP) {
 		watch_by_socket(d);
 	}
+	timer_arrange(d);
 }

@@ -72,7 +72,7 @@ static void layout_fill(struct peer *peer)
 		.major = DSEC_RING_MAJOR,
 		.minor = DSEC_RING_MINOR,
 		.features = DSEC_FEATURE_RING | DSEC_FEATURE_STREAM,
-		.epoch = 7,
+		.epoch = o->epoch ? o->epoch : 7,
 		.clock_ms = 1700000000000ull,
 		.channels = peer->hello.channels == UINT32_MAX ? shards : 1,
 		.shards = shards,
@@ -146,7 +146,8 @@ static void welcome_send(struct peer *peer, const struct dsec_ring_welcome *welc
 		control.header.cmsg_len = CMSG_LEN(count * sizeof(int));
 		memcpy(CMSG_DATA(&control.header), fds, count * sizeof(int));
 	}
-	assert(sendmsg(peer->fd, &message, MSG_NOSIGNAL) == sizeof(*welcome));
+	if (sendmsg(peer->fd, &message, MSG_NOSIGNAL) != sizeof(*welcome))
+		peer->serving = false; /* the client went first */
 }
 
 static bool shake_hands(struct peer *peer)
@@ -155,13 +156,14 @@ static bool shake_hands(struct peer *peer)
 	struct dsec_ring_welcome welcome;
 	char token[DSEC_TOKEN_BYTES_MAX];
 
-	if (!bytes_receive(peer, &peer->hello, sizeof(peer->hello)))
+	if (peer->options.goes_before == PEER_HELLO ||
+	    !bytes_receive(peer, &peer->hello, sizeof(peer->hello)))
 		return false;
 	assert(peer->hello.magic == DSEC_RING_MAGIC);
 	assert(peer->hello.transport == peer->transport);
 	if (peer->hello.token_bytes && !bytes_receive(peer, token, peer->hello.token_bytes))
 		return false;
-	if (peer->options.hangs_up)
+	if (peer->options.goes_before == PEER_WELCOME)
 		return false;
 	layout_fill(peer);
 	if (peer->transport == DSEC_TRANSPORT_RING)
@@ -172,12 +174,14 @@ static bool shake_hands(struct peer *peer)
 	welcome_send(peer, &welcome);
 	if (peer->transport == DSEC_TRANSPORT_STREAM)
 		return true;
-	if (!bytes_receive(peer, &step, sizeof(step)))
+	if (peer->options.goes_before == PEER_MAPPED || !bytes_receive(peer, &step, sizeof(step)))
 		return false;
 	assert(step.magic == DSEC_RING_MAGIC);
 	assert(step.step == 1);
 	if (!peer->options.seals_missing)
 		assert(fcntl(peer->memory_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0);
+	if (peer->options.goes_before == PEER_GO)
+		return false;
 	step.step = 2;
 	bytes_send(peer, &step, sizeof(step));
 	return true;
@@ -396,9 +400,25 @@ static void stream_serve(struct peer *peer)
 	}
 }
 
-static void *peer_run(void *argument)
+static void connection_end(struct peer *peer)
 {
-	struct peer *peer = argument;
+	(void)shutdown(peer->fd, SHUT_RDWR);
+	(void)close(peer->fd);
+	for (uint32_t k = 0; k < peer->channel_count; k++)
+		(void)close(peer->channels[k].doorbell_fd);
+	if (peer->memory)
+		(void)munmap(peer->memory, peer->layout.memory_bytes);
+	if (peer->memory_fd >= 0)
+		(void)close(peer->memory_fd);
+	memset(peer->channels, 0, sizeof(peer->channels));
+	peer->memory = NULL;
+	peer->memory_fd = peer->fd = -1;
+	peer->channel_count = 0;
+}
+
+/* False: the test ends. */
+static bool connection_serve(struct peer *peer)
+{
 	struct pollfd fds[2] = {
 		{ .fd = peer->listen_fd, .events = POLLIN },
 		{ .fd = peer->quit_fd, .events = POLLIN },
@@ -406,17 +426,29 @@ static void *peer_run(void *argument)
 
 	(void)poll(fds, 2, -1);
 	if (fds[1].revents)
-		return NULL;
+		return false;
 	peer->fd = accept4(peer->listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	assert(peer->fd >= 0);
 	peer->serving = true;
+	if (peer->options.arrive)
+		peer->options.arrive(peer);
 	if (shake_hands(peer)) {
 		if (peer->transport == DSEC_TRANSPORT_RING)
 			ring_serve(peer);
 		else
 			stream_serve(peer);
 	}
-	(void)shutdown(peer->fd, SHUT_RDWR);
+	connection_end(peer);
+	return true;
+}
+
+static void *peer_run(void *argument)
+{
+	struct peer *peer = argument;
+	uint32_t connections = or_default(peer->options.connections, 1);
+
+	while (peer->connection < connections && connection_serve(peer))
+		peer->connection++;
 	return NULL;
 }
 
@@ -453,14 +485,6 @@ void peer_stop(struct peer *peer)
 {
 	(void)eventfd_write(peer->quit_fd, 1);
 	assert(pthread_join(peer->thread, NULL) == 0);
-	for (uint32_t k = 0; k < peer->channel_count; k++)
-		(void)close(peer->channels[k].doorbell_fd);
-	if (peer->memory)
-		(void)munmap(peer->memory, peer->layout.memory_bytes);
-	if (peer->memory_fd >= 0)
-		(void)close(peer->memory_fd);
-	if (peer->fd >= 0)
-		(void)close(peer->fd);
 	(void)close(peer->listen_fd);
 	(void)close(peer->quit_fd);
 	(void)unlink(peer->path);
@@ -471,10 +495,16 @@ void peer_stop(struct peer *peer)
 
 struct dsec *peer_connect(struct peer *peer, uint32_t channels)
 {
+	return peer_connect_for(peer, channels, UINT32_MAX);
+}
+
+struct dsec *peer_connect_for(struct peer *peer, uint32_t channels, uint32_t reconnect_ms)
+{
 	struct dsec_open_opts opts = {
 		.size = sizeof(opts),
 		.address = peer->address,
 		.channels = channels,
+		.reconnect_ms = reconnect_ms,
 	};
 	struct dsec *d;
 

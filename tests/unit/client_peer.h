@@ -1,6 +1,6 @@
 /*
  * The other end of a connection for tests of libdsec: a thread that speaks the engine's side of
- * ring.h over both transports, and answers as the test tells it. It serves one client.
+ * ring.h over both transports, and answers as the test tells it. It serves one client at a time.
  */
 #pragma once
 
@@ -15,18 +15,26 @@ enum { PEER_CHANNELS_MAX = 4 };
 
 struct peer;
 
+/* Before what the engine goes: the hello's arrival, its own welcome, the mapped, its own go. */
+enum peer_stage { PEER_STAYS, PEER_HELLO, PEER_WELCOME, PEER_MAPPED, PEER_GO };
+
 struct peer_options {
 	/* What to do with a request; in the peer's thread, which may call peer_post() there. */
 	void (*serve)(struct peer *peer, uint32_t channel, const struct dsec_ring_request *request,
 		      const void *payload);
 	/* Before the welcome is sent; NULL: nothing is altered. */
 	void (*welcome)(struct peer *peer, struct dsec_ring_welcome *welcome);
+	/* A client came; in the peer's thread, which may alter what follows; NULL: nothing. */
+	void (*arrive)(struct peer *peer);
 	void *state;		     /* the test's */
+	uint32_t connections;	     /* one after the other; 0: 1 */
 	uint32_t shards;	     /* 0: 1 */
 	uint32_t submission_entries; /* 0: 64 */
 	uint32_t completion_entries; /* 0: 256 */
 	uint64_t arena_bytes;	     /* 0: 1 MiB */
-	bool doorbells_missing, seals_missing, hangs_up;
+	uint64_t epoch;		     /* 0: 7 */
+	enum peer_stage goes_before;
+	bool doorbells_missing, seals_missing;
 };
 
 struct peer_channel {
@@ -47,7 +55,8 @@ struct peer {
 	unsigned char *memory, *arena;
 	struct peer_channel channels[PEER_CHANNELS_MAX];
 	uint32_t channel_count;
-	bool serving; /* false: hang up */
+	uint32_t connection; /* the number of this one, from 0 */
+	bool serving;	     /* false: hang up */
 };
 
 /* Listens on a socket of its own under /tmp; the address is in peer->address. */
@@ -67,5 +76,7 @@ struct dsec_ring_event peer_event(const struct dsec_ring_request *request, uint1
 				  uint16_t flags);
 /* DONE with LAST and nothing else. */
 void peer_done(struct peer *peer, uint32_t channel, const struct dsec_ring_request *request);
-/* Opens a connection to it. */
+/* Opens a connection to it, that is not made again when it is lost. */
 struct dsec *peer_connect(struct peer *peer, uint32_t channels);
+/* One that is, for so long. */
+struct dsec *peer_connect_for(struct peer *peer, uint32_t channels, uint32_t reconnect_ms);

@@ -465,7 +465,7 @@ BOTH_TRANSPORTS(a_refusal_says_why)
 
 BOTH_TRANSPORTS(an_engine_that_hangs_up_in_the_handshake_is_an_error)
 {
-	struct peer_options options = { .serve = serve_nothing, .hangs_up = true };
+	struct peer_options options = { .serve = serve_nothing, .goes_before = PEER_WELCOME };
 
 	cr_assert_eq(open_result(peer_start(transport, &options)), -ECONNRESET);
 }

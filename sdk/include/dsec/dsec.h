@@ -3,8 +3,7 @@
  *
  * What is here: connections, queues, create, destroy, exec with captured output, list, stats and
  * the engine's account of itself. Attaching to a running exec, streams, files, pause, fork, jobs,
- * policies and function calls are not; neither is reconnecting: when the connection is lost every
- * outstanding ticket ends with DSEC_LOST, and the handle is good for closing only.
+ * policies and function calls are not.
  *
  * Contracts that hold for every function:
  *
@@ -12,7 +11,8 @@
  *     has the reason in words.
  *  2. An int64_t result is a ticket: the name of a request under way. Exactly one event with
  *     DSEC_LAST follows it, whatever happens: success, refusal, deadline, cancellation, a lost
- *     connection. Its status says which.
+ *     connection. Its status says which. An engine that restarts is an event and no error: see
+ *     "when the engine goes", below.
  *  3. Structs that the caller fills begin with `size`, set to sizeof; zero in any field means its
  *     default. A tail that this library does not know must be zero, else -E2BIG; an unknown flag
  *     bit is -EINVAL, never ignored. Structs that the library fills grow at their ends: read
@@ -104,6 +104,9 @@ struct dsec_open_opts {
 	uint64_t arena_bytes;  /* shared memory for payloads and results; 0: the engine's default */
 	uint32_t requests_max; /* entries of a submission ring; 0: the engine's default */
 	uint32_t spin_us; /* before sleeping, with more than one CPU; 0: 5; UINT32_MAX: never */
+	/* How long to try when the engine went; 0: 10 s; UINT32_MAX: never. Not for private: */
+	uint32_t reconnect_ms;
+	uint32_t reserved; /* 0 */
 };
 
 /*
@@ -121,6 +124,31 @@ struct dsec_open_opts {
  * nothing in common. -EACCES: the engine refused the token.
  */
 int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
+
+/*
+ * When the engine goes: threads that wait, and whoever polls what dsec_queue_fd() returned, connect
+ * anew, for reconnect_ms; nobody waits longer for it than their own call's timeout. Requests without
+ * their DSEC_LAST are sent again, oldest first, under the same request ids, with what is left of
+ * their time. So nothing runs twice, and
+ *
+ *	the connection was cut, the engine is the same: the result comes as if nothing had happened,
+ *		or with DSEC_REPLAYED from the record: then without output, and a CREATED without
+ *		a body, and none for those that are not there (any more). While it is still under
+ *		way it is asked for until the call's timeout, or without one for reconnect_ms.
+ *		Sandboxes with DSEC_DISCONNECT_DESTROY went with the connection.
+ *	another engine: a create or exec that may have run ends with DSEC_UNKNOWN, the sandboxes of
+ *		the one before are DSEC_ABSENT. Other requests are answered by the new one.
+ *
+ * What was told is not told again: no CREATED, STARTED or row comes twice. Events that were not
+ * fetched yet stay. Each queue gets one event of kind DSEC_EV_RECONNECTED, whose ticket is -1 and
+ * which belongs to no request, before any event that came over the new connection; dsec_wait() just
+ * waits on. Meanwhile new requests are -EAGAIN with a queue, and wait for room without. A request
+ * that is cancelled meanwhile ends with DSEC_LOST at once.
+ *
+ * DSEC_LOST ends all that is outstanding when reconnecting takes too long or is refused (a version,
+ * a token), and when the engine sends what makes no sense, which is never tried again. From then on
+ * the handle is good for closing only.
+ */
 
 /*
  * Ends the connection; NULL is fine. Outstanding requests finish in the engine. Sandboxes with
@@ -142,7 +170,10 @@ struct dsec_caps {
 	uint32_t transport, channels; /* of this connection */
 };
 
-/* What the engine is and can do; asked once, then remembered. *ret lives as long as d. */
+/*
+ * What the engine is and can do; asked once per engine, then remembered. *ret lives as long as d, and
+ * says what it said even if another engine has come since.
+ */
 int dsec_capabilities(struct dsec *d, const struct dsec_caps **ret);
 
 /* ---- queues and events ---- */
@@ -160,7 +191,8 @@ int dsec_queue_fd(struct dsec_queue *q);
  * Takes up to max events; waits up to timeout_ms for the first one (-1: for ever). The number of
  * events; 0: none came, or dsec_queue_wake(). Events of a ticket come in order, and while a thread
  * has unfreed events of a ticket no other thread gets any of it; there is no order between
- * tickets. After the connection was lost: what is left, then -ENOTCONN. The caller frees each.
+ * tickets. DSEC_EV_RECONNECTED comes before all others. After the connection was lost for good:
+ * what is left, then -ENOTCONN. The caller frees each.
  */
 int dsec_queue_poll(struct dsec_queue *q, struct dsec_event **ret, int max, int timeout_ms);
 
@@ -198,10 +230,10 @@ int dsec_cancel(struct dsec *d, int64_t ticket);
  *	-EINVAL		a field has an impossible value
  *	-E2BIG		a struct has a tail unknown here
  *	-EMSGSIZE	it never fits into the shared memory (dsec_open_opts.arena_bytes)
- *	-EAGAIN		it does not fit now: fetch events, or wait a moment where none are due,
- *			and ask again. Only for calls with a queue; others wait for room, up to
- *			timeout_ms
- *	-ENOTCONN	the connection was lost
+ *	-EAGAIN		it does not fit now, or the engine is away: fetch events, or wait a moment
+ *			where none are due, and ask again. Only for calls with a queue; others wait
+ *			for room, up to timeout_ms
+ *	-ENOTCONN	the connection was lost for good
  */
 
 struct dsec_create_opts {

@@ -22,7 +22,7 @@ enum dsec_code {
 	DSEC_CANCELLED = 8,   /* as asked; what was half done is undone */
 	DSEC_FAILED = 9,      /* a step failed; status.step and status.error say which and how */
 	DSEC_UNKNOWN = 10,    /* may have run; never run again */
-	DSEC_LOST = 11,	      /* the connection went; the same request id may be sent again */
+	DSEC_LOST = 11, /* the connection went for good; the same request id may be sent again */
 };
 
 /* Whose fault. A trainer masks what the platform did, scores the guest, raises on the caller. */
@@ -57,7 +57,7 @@ enum dsec_kind {
 	DSEC_EV_PROGRESS = 6,
 	DSEC_EV_STATE = 7,
 	DSEC_EV_ANOMALY = 8,
-	DSEC_EV_RECONNECTED = 9,
+	DSEC_EV_RECONNECTED = 9, /* libdsec's own: it never travels */
 };
 
 /* Life of a sandbox. */

@@ -208,7 +208,8 @@ struct dsec *engine_connect(struct engine *e)
 {
 	struct dsec_open_opts opts = { .size = sizeof opts,
 				       .address = e->socket,
-				       .arena_bytes = ARENA_BYTES };
+				       .arena_bytes = ARENA_BYTES,
+				       .reconnect_ms = UINT32_MAX }; /* claims see ends */
 	struct dsec *d;
 	int r = dsec_open(&opts, &d);
 
