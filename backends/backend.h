@@ -30,7 +30,10 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 /* Before the shards start; it needs the ids of their cgroups. Borrowed. */
 void backend_node_guard(struct backend_node *node, struct guard *guard);
 void backend_node_close(struct backend_node *node);
-/* The one call that stands for an image store: a detached read-only mount of an image file. */
+/*
+ * The one call that stands for an image store: a detached read-only mount of an image file.
+ * -EMEDIUMTYPE: it is no regular file, or not EROFS.
+ */
 int backend_image_mount(const char *path, int *ret_mount_fd);
 /* The shard's cgroup directory, made if absent. */
 int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd, uint64_t *ret_id);

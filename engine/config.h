@@ -22,8 +22,8 @@ enum {
 	EXEC_OUTPUT_BYTES_MAX = 4 << 20, /* head + tail of one stream */
 	EXEC_OUTPUT_BYTES_DEFAULT = 64 << 10,
 	EXEC_ARGUMENT_BYTES_MAX = 128 << 10,
-	EXEC_ENV_COUNT_MAX = 512, /* of an exec, and of its sandbox */
-	EXEC_INPUT_BYTES_MAX = 1 << 20,
+	EXEC_ENV_COUNT_MAX = 512,	  /* of an exec, and of its sandbox */
+	EXEC_INPUT_BYTES_MAX = 768 << 10, /* fits the default arena with all else */
 	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
 	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,
 	CLIENT_ARENA_BYTES_MAX = 4 << 20, /* it is the engine's memory: clients_max times this */

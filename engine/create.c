@@ -373,7 +373,12 @@ static void image_ready(struct image_want *want, int result)
 		if (result == -ENOENT || result == -EINVAL) {
 			s.code = result == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
 			s.blame = DSEC_BLAME_CALLER;
-			s.detail = "no such image; see the engine's --images directory";
+			s.detail = result == -ENOENT ?
+					   "no such image; see the engine's --images directory" :
+					   "letters, digits and . _ - in parts separated by /";
+		} else if (result == -EMEDIUMTYPE) {
+			s.blame = DSEC_BLAME_CALLER;
+			s.detail = "the image's file is not EROFS, or damaged";
 		}
 		part->shard->creates_waiting -= part->count - creation->excess;
 		creation_end(creation, &s);

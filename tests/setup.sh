@@ -11,10 +11,10 @@ packages=(
 	# testing
 	libcriterion-dev iproute2 procps util-linux strace
 	# the image, and the peers of the load generator
-	erofs-utils mmdebstrap bubblewrap crun runc
+	erofs-utils mmdebstrap busybox-static bubblewrap crun runc
 )
 # Tests in virtual machines, which are skipped by name without them.
-packages_vm=(qemu-system-x86 busybox-static kmod)
+packages_vm=(qemu-system-x86 kmod)
 
 refuse() {
 	printf 'setup: %s\n' "$1" >&2

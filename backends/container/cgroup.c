@@ -376,10 +376,16 @@ static long group_count(struct worker *w)
 	return r < 0 ? r : leaves_visit(w, leaf_count);
 }
 
+/* What sandboxes before this one used: a slot's cgroup counts on from one to the next. */
+long cgroup_cpu(struct worker *w)
+{
+	return number_read(w, "cpu.stat", "usage_usec ", &w->order.reply.cpu_us);
+}
+
 long cgroup_stat(struct worker *w)
 {
 	struct launch_reply *reply = &w->order.reply;
-	long r = number_read(w, "cpu.stat", "usage_usec ", &reply->cpu_us);
+	long r = cgroup_cpu(w);
 
 	if (r >= 0)
 		r = number_read(w, "memory.current", "", &reply->memory_bytes);

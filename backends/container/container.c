@@ -39,7 +39,7 @@ void slot_cgroup_gone(struct containers *c, struct slot *slot)
 	if (c->guard && slot->is_private)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
 	slot->leaves_made = 0;
-	slot->cgroup_id = slot->built_ns = 0;
+	slot->cgroup_id = slot->built_ns = slot->sandboxes = 0;
 	slot->memory_bytes = slot->pids_max = 0;
 	slot->has_network = slot->is_private = false;
 }
@@ -71,6 +71,7 @@ static int take_slot(struct flow *f)
 			return -EAGAIN;
 		box->slot = slot;
 		box->rebuild = true;
+		slot->sandboxes++;
 		slot_move(&c->slots, slot, SLOT_TAKEN);
 	}
 	return FLOW_NEXT;
@@ -127,6 +128,7 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 	if (box->rebuild && !(reply->flags & LAUNCH_REUSED) && reply->baseline.ctime_ns)
 		slot_built(&c->slots, box->slot, &wish, reply);
 	box->up = reply->error == 0;
+	box->cpu_before_us = reply->cpu_us == UINT64_MAX ? 0 : reply->cpu_us;
 	box->spawn_error = -reply->error;
 	if (reply->error) {
 		box->box.failed_step = launch_step_name(reply->step);
@@ -315,8 +317,11 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 		return;
 	}
 	usage->cpu_us = reply->cpu_us;
+	if (reply->cpu_us != UINT64_MAX)
+		usage->cpu_us -= box->cpu_before_us;
 	usage->memory_bytes = reply->memory_bytes;
-	usage->memory_peak_bytes = reply->memory_peak_bytes;
+	/* The peak of a pooled cgroup is all its sandboxes'. */
+	usage->memory_peak_bytes = box->slot->sandboxes > 1 ? UINT64_MAX : reply->memory_peak_bytes;
 	usage->disk_bytes = reply->disk_bytes;
 	usage->inodes = reply->inodes;
 	usage->processes = reply->processes;

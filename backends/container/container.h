@@ -31,6 +31,7 @@ struct container {
 	struct launch_call call;
 	struct child init; /* PID 1 */
 	struct slot *slot;
+	uint64_t cpu_before_us; /* of the cgroup: what other sandboxes used */
 	bool rebuild, lost, killing, up;
 	int spawn_error;
 	uint64_t leaves_busy; /* bit per leaf with a run */

@@ -151,8 +151,12 @@ struct launch_reply {
 	uint32_t processes;
 	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
 	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
-	uint64_t cpu_us, memory_bytes, memory_peak_bytes; /* UINT64_MAX: not measured here */
-	uint64_t disk_bytes, inodes;			  /* used in the upper */
+	/*
+	 * LAUNCH_STAT, of the slot's cgroup since it was made; LAUNCH_SPAWN: cpu_us, before the
+	 * sandbox. UINT64_MAX: not measured here.
+	 */
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes;
+	uint64_t disk_bytes, inodes; /* used in the upper */
 };
 
 _Static_assert(sizeof(struct launch_request) == 104 + 128, "no padding");

@@ -158,16 +158,32 @@ static int erofs_mount(const char *path, bool direct)
 	return mount < 0 ? -errno : mount;
 }
 
+/* A regular file, and it cannot make us wait: the mount names it by this descriptor. */
+static int image_file_open(const char *path)
+{
+	struct stat st;
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? take_fd(&fd) : -EMEDIUMTYPE;
+}
+
 int backend_image_mount(const char *path, int *ret_mount_fd)
 {
+	char source[40];
 	int mount;
+	auto_close int fd = image_file_open(path);
 
-	if (access(path, R_OK) < 0)
-		return -errno;
+	if (fd < 0)
+		return fd;
+	(void)snprintf(source, sizeof source, "/proc/self/fd/%d", fd);
 	/* Direct reads keep the data in memory once; file systems without them refuse the flag. */
-	mount = erofs_mount(path, true);
+	mount = erofs_mount(source, true);
 	if (mount < 0)
-		mount = erofs_mount(path, false);
+		mount = erofs_mount(source, false);
+	if (mount == -EINVAL || mount == -EUCLEAN || mount == -EBADMSG)
+		return -EMEDIUMTYPE;
 	if (mount < 0)
 		return mount;
 	*ret_mount_fd = mount;

@@ -221,7 +221,9 @@ static long sandbox_clone(struct worker *w, const int fds[static 3])
 	if (group < 0)
 		return group;
 	spawn.cgroup_fd = (int)group;
-	r = child_spawn(w, &spawn);
+	r = cgroup_cpu(w);
+	if (r >= 0)
+		r = child_spawn(w, &spawn);
 	w->order.reply.pid = spawn.pid;
 	(void)kernel_close((int)group); /* the child is in it */
 	return r;

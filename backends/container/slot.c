@@ -133,6 +133,7 @@ struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *
 	if (!slot)
 		return NULL;
 	slot->young = !slots->fine_ctime && realtime_ns() - slot->built_ns < CTIME_SETTLE_NS;
+	slot->sandboxes++;
 	slot->suspect = false;
 	slot_move(slots, slot, SLOT_TAKEN);
 	return slot;

@@ -24,6 +24,7 @@ struct slot {
 	uint32_t number;	      /* in the vault */
 	enum slot_state state;
 	uint32_t image, uses;
+	uint64_t sandboxes; /* that its cgroup had */
 	uint64_t disk_bytes, inodes;
 	uint64_t cgroup_id;
 	uint64_t built_ns;     /* CLOCK_REALTIME when the baseline was taken */

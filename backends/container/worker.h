@@ -92,6 +92,7 @@ long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_L
 long cgroup_leaf_kill(struct worker *w);
 long cgroup_kill(struct worker *w); /* everything in the slot's, within request.limit_ms */
 long cgroup_drop(struct worker *w); /* -EBUSY: processes are left, and nothing was done */
+long cgroup_cpu(struct worker *w);
 long cgroup_stat(struct worker *w);
 
 /* sandbox.c: PID 1; program.c: an exec. */

@@ -13,6 +13,7 @@
 #include <linux/capability.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
+#include <stdio.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -235,6 +236,22 @@ static long vault_visit(struct floor *floor, bool is_fresh, struct child *child)
 	return r < 0 ? r : back;
 }
 
+/* What the cgroup used before, so that a sandbox's figures are its own. */
+static long group_cpu(struct floor *floor)
+{
+	char path[96], text[4096];
+	long r, fd;
+
+	snprintf(path, sizeof(path), "%s/cpu.stat", floor->group);
+	fd = TRY(floor, "cpu.stat",
+		 CALL(SYS_openat, FLOOR_FD_CGROUP, (long)path, O_RDONLY | O_CLOEXEC));
+	if (fd < 0)
+		return fd;
+	r = CALL(SYS_read, fd, (long)text, sizeof(text) - 1);
+	(void)CALL(SYS_close, fd); /* only read */
+	return r < 0 ? r : 0;
+}
+
 /* The slot's, with the sandbox's id on it: a new one each time, as the launcher's. */
 static long group_sign(struct floor *floor)
 {
@@ -252,6 +269,8 @@ static long group_sign(struct floor *floor)
 	r = CALL(SYS_newfstatat, FLOOR_FD_CGROUP, (long)floor->group, (long)&group, 0);
 	if (r >= 0)
 		r = CALL(SYS_fsetxattr, fd, (long)"trusted.dsec.sandbox", (long)id, sizeof(id), 0);
+	if (r >= 0)
+		r = group_cpu(floor);
 	if (r < 0)
 		(void)CALL(SYS_close, fd); /* of no use */
 	return r < 0 ? r : fd;
