@@ -448,7 +448,7 @@ static void *peer_run(void *argument)
 	uint32_t connections = or_default(peer->options.connections, 1);
 
 	while (peer->connection < connections && connection_serve(peer))
-		peer->connection++;
+		(void)__atomic_add_fetch(&peer->connection, 1, __ATOMIC_SEQ_CST);
 	return NULL;
 }
 

@@ -55,7 +55,7 @@ struct peer {
 	unsigned char *memory, *arena;
 	struct peer_channel channels[PEER_CHANNELS_MAX];
 	uint32_t channel_count;
-	uint32_t connection; /* the number of this one, from 0 */
+	uint32_t connection; /* the number of this one, from 0; atomic for other threads */
 	bool serving;	     /* false: hang up */
 };
 

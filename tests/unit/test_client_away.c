@@ -408,7 +408,8 @@ BOTH_TRANSPORTS(nothing_is_left_of_connections_that_went)
 	fds = descriptors();
 	maps = mappings();
 	cr_assert_eq(status_await(d, exec_start(d, NULL)).code, DSEC_OK);
-	cr_assert_geq(peer->connection, transport == DSEC_TRANSPORT_RING ? 2 : 1);
+	cr_assert_geq(__atomic_load_n(&peer->connection, __ATOMIC_SEQ_CST),
+		      transport == DSEC_TRANSPORT_RING ? 2 : 1);
 	cr_assert_eq(descriptors(), fds);
 	cr_assert_eq(mappings(), maps);
 	for (int turn = 0; turn < 10; turn++) {
