@@ -352,6 +352,17 @@ static void lifeline_came(struct io_op *op, int res)
 		control_stop(control, "the lifeline ended");
 }
 
+/* A name that was given to another file is read anew within a second. */
+static void images_refresh_due(struct control *control)
+{
+	uint64_t now_ns = io_clock_ns(control->io);
+
+	if (now_ns - control->refreshed_ns < LOG_FLUSH_NS / 2)
+		return;
+	control->refreshed_ns = now_ns;
+	images_refresh(control, control->config);
+}
+
 static void control_listen(struct control *control)
 {
 	control->accept.done = client_accepted;
@@ -386,5 +397,6 @@ void control_run(struct control *control)
 			log_error("control loop failed err=%s, continuing", strerror(-r));
 		missing_start(control);
 		log_flush();
+		images_refresh_due(control);
 	}
 }

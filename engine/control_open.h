@@ -28,6 +28,7 @@ struct control {
 	uint32_t clients; /* connected, of all shards: at most clients_max */
 	uint32_t restarts;
 	uint64_t restart_s;
+	uint64_t refreshed_ns; /* when the images' files were looked at */
 	int listen_fd, signal_fd, cgroup_fd;
 	struct io_op accept, signal, lifeline;
 	struct signalfd_siginfo signal_info;

@@ -7,8 +7,10 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
@@ -22,9 +24,51 @@ static int table_find(const struct image_table *table, const char *name)
 	uint32_t count = __atomic_load_n(&table->count, __ATOMIC_ACQUIRE);
 
 	for (uint32_t i = 0; i < count; i++)
-		if (!strcmp(table->names[i], name))
+		if (!__atomic_load_n(&table->is_stale[i], __ATOMIC_RELAXED) &&
+		    !strcmp(table->names[i], name))
 			return (int)i;
 	return -ENOENT;
+}
+
+static int file_path(const struct config *config, const char *name, char *ret, size_t bytes)
+{
+	int r = snprintf(ret, bytes, "%s/%s.erofs", config->images_path, name);
+
+	return r < (int)bytes ? 0 : -ENAMETOOLONG;
+}
+
+/* All zero where there is none. */
+static struct image_file file_identify(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return (struct image_file){ 0 };
+	return (struct image_file){
+		.device = st.st_dev,
+		.inode = st.st_ino,
+		.bytes = (uint64_t)st.st_size,
+		.changed_ns =
+			(uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec,
+	};
+}
+
+void images_refresh(struct control *control, const struct config *config)
+{
+	struct image_table *table = control_images(control);
+	struct image_file now;
+	char path[PATH_MAX];
+
+	for (uint32_t i = 0; i < table->count; i++) {
+		if (table->is_stale[i] || file_path(config, table->names[i], path, sizeof path) < 0)
+			continue;
+		now = file_identify(path);
+		if (!memcmp(&now, &table->files[i], sizeof now))
+			continue;
+		__atomic_store_n(&table->is_stale[i], true, __ATOMIC_RELAXED);
+		log_info("image changed name=\"%s\" index=%u, the next create reads it anew",
+			 table->names[i], i);
+	}
 }
 
 int image_name_check(const char *name)
@@ -103,7 +147,8 @@ static void want_attach(struct mail *mail, void *owner)
 void image_open(struct control *control, struct image_want *want)
 {
 	struct image_table *table = control_images(control);
-	char path[4096];
+	struct image_file file = { 0 };
+	char path[PATH_MAX];
 	int r;
 
 	r = table_find(table, want->name);
@@ -114,11 +159,12 @@ void image_open(struct control *control, struct image_want *want)
 		control_image_next(control);
 		return;
 	}
-	r = snprintf(path, sizeof path, "%s/%s.erofs", want->node->config->images_path, want->name);
-	if (r < (int)sizeof path)
+	r = file_path(want->node->config, want->name, path, sizeof path);
+	if (r >= 0) {
+		/* Before it is opened: if it is replaced meanwhile, the next look finds that. */
+		file = file_identify(path);
 		r = backend_image_mount(path, &want->mount_fd);
-	else
-		r = -ENAMETOOLONG;
+	}
 	if (r < 0) {
 		if (r != -ENOENT)
 			log_error("image mount failed path=\"%s\" err=%s", path, strerror(-r));
@@ -127,6 +173,8 @@ void image_open(struct control *control, struct image_want *want)
 		return;
 	}
 	want->index = table->count;
+	table->files[want->index] = file;
+	table->is_stale[want->index] = false;
 	(void)snprintf(table->names[want->index], IMAGE_FILE_NAME_MAX, "%s", want->name);
 	control_image_busy(control, true);
 	want->mail.deliver = want_attach;
