@@ -273,12 +273,14 @@ int raw_ask(struct raw *raw, struct dsec_ring_request *entry, const void *payloa
 void raw_buffers_post(struct raw *raw, uint32_t count)
 {
 	uint32_t mask = raw->welcome.buffer_entries - 1;
+	uint64_t places = raw->welcome.arena_bytes / 2 / RAW_BUFFER_BYTES;
 
+	/* They are used in the order posted: the place of the oldest is free again. */
 	if (count > mask + 1)
 		count = mask + 1;
 	for (; count; count--) {
 		raw->buffers[raw->posted & mask] = (struct dsec_ring_buffer){
-			.at = (uint64_t)(raw->posted & mask) * RAW_BUFFER_BYTES,
+			.at = raw->posted % places * RAW_BUFFER_BYTES,
 			.bytes = RAW_BUFFER_BYTES,
 		};
 		raw->posted++;

@@ -1,0 +1,364 @@
+/*
+ * The engine's request path under fire: the input is a play of several clients, the backend, time
+ * and the shards' turns. Must hold: every ticket of a client that keeps the rules ends once, nobody
+ * else is hurt by one that does not, and at the end nothing is left.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine/sandbox.h"
+#include "tests/fuzz/backend_stub.h"
+#include "tests/fuzz/kernel.h"
+#include "tests/fuzz/node.h"
+#include "tests/fuzz/visitor.h"
+#include "tests/hostile/client/payloads.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+enum { VISITORS = 3, MOVES_MAX = 400 };
+
+struct play {
+	struct choices choices;
+	struct fuzz_node node;
+	struct known_ids known;
+	struct visitor visitors[VISITORS];
+	bool present[VISITORS];
+};
+
+/* ---- requests ---- */
+
+static struct dsec_wire_id id_choose(struct play *play)
+{
+	struct choices *c = &play->choices;
+	struct dsec_wire_id id = { 0 };
+
+	if (play->known.count)
+		id = play->known.ids[choose_byte(c) %
+				     (play->known.count < IDS_MAX ? play->known.count : IDS_MAX)];
+	switch (choose(c, 8)) {
+	case 5:
+		return (struct dsec_wire_id){ 0 };
+	case 6:
+		id.lo ^= 1ull << choose(c, 64);
+		return id;
+	case 7:
+		choose_bytes(c, &id, sizeof id);
+		return id;
+	default:
+		return id;
+	}
+}
+
+static void items_choose(struct choices *c, struct pack *pack, struct dsec_wire_items *items,
+			 const char *const words[8])
+{
+	for (uint32_t count = choose(c, 5); count; count--) {
+		const char *word = words[choose(c, 8)];
+
+		pack_item(pack, items, word, (uint32_t)strlen(word));
+	}
+}
+
+static void labels_choose(struct choices *c, struct pack *pack, struct dsec_wire_items *labels)
+{
+	static const char *const words[8] = { "a", "b", "", "job", "7", "a", "long label", "b" };
+
+	items_choose(c, pack, labels, words);
+}
+
+static struct pack *create_choose(struct play *play)
+{
+	static const char *const images[] = { "tiny", "tiny", "other", "none", "../x", "" };
+	static const uint32_t counts[] = { 0, 1, 2, 3, 6, 100, 32769, UINT32_MAX };
+	static const char *const env[8] = { "A=1", "B=2", "PATH=", "C", "", "A=2", "=", "HOME=/x" };
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->create);
+	struct dsec_wire_create *create = &pack->create;
+
+	create->count = counts[choose(c, 8)];
+	create->flags = choose(c, 8);
+	create->network = choose(c, 3);
+	create->on_disconnect = choose(c, 2);
+	create->ttl_s = choose(c, 4) * 30;
+	create->idle_ttl_s = choose(c, 3) * 10;
+	pack_text(pack, &create->image, images[choose(c, 6)]);
+	if (choose(c, 4) == 3)
+		pack_text(pack, &create->hostname, "host");
+	if (choose(c, 4) == 3)
+		pack_text(pack, &create->user, "user");
+	items_choose(c, pack, &create->env, env);
+	labels_choose(c, pack, &create->labels);
+	return pack;
+}
+
+static struct pack *exec_choose(struct play *play)
+{
+	static const char *const words[8] = { "true", "a", "b", "", "x=y", "A=1", "PATH=/", "-" };
+	static const uint64_t sizes[] = { 0, 1, 300, UINT64_MAX };
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->exec);
+	struct dsec_wire_exec *exec = &pack->exec;
+
+	exec->flags = choose(c, 4);
+	exec->timeout_ms = choose(c, 3) * 1000;
+	exec->head_bytes = sizes[choose(c, 4)];
+	exec->tail_bytes = sizes[choose(c, 4)];
+	pack_item(pack, &exec->argv, "true", 4);
+	items_choose(c, pack, &exec->argv, words);
+	items_choose(c, pack, &exec->env, words);
+	if (choose(c, 4) == 3)
+		pack_text(pack, &exec->cwd, "/tmp");
+	if (choose(c, 4) == 3)
+		pack_ref(pack, &exec->input, pack->data, choose_byte(c) * 2u % pack->bytes);
+	return pack;
+}
+
+static struct pack *select_choose(struct play *play)
+{
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->select);
+	struct dsec_wire_id ids[8];
+
+	pack->select.count = choose(c, 8);
+	for (uint32_t i = 0; i < pack->select.count; i++)
+		ids[i] = id_choose(play);
+	pack_ref(pack, &pack->select.ids, ids, pack->select.count * (uint32_t)sizeof *ids);
+	if (choose(c, 2))
+		labels_choose(c, pack, &pack->select.labels);
+	return pack;
+}
+
+static struct pack *list_choose(struct play *play)
+{
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->list);
+	struct dsec_wire_id cursor;
+
+	pack->list.limit = choose(c, 4);
+	if (choose(c, 2)) {
+		cursor = id_choose(play);
+		pack_ref(pack, &pack->list.cursor, &cursor, sizeof cursor);
+	}
+	labels_choose(c, pack, &pack->list.labels);
+	return pack;
+}
+
+static struct pack *pack_choose(struct play *play, uint16_t op)
+{
+	struct choices *c = &play->choices;
+	struct pack *pack;
+
+	if (op == DSEC_OP_CREATE)
+		pack = create_choose(play);
+	else if (op == DSEC_OP_EXEC)
+		pack = exec_choose(play);
+	else if (op == DSEC_OP_LIST)
+		pack = list_choose(play);
+	else if (op == DSEC_OP_DESTROY || op == DSEC_OP_STATS)
+		pack = select_choose(play);
+	else
+		pack = pack_new(0);
+	/* And some bytes of it otherwise. */
+	for (uint32_t count = choose(c, 4) == 3 ? choose(c, 8) : 0; count && pack->bytes; count--)
+		pack->data[choose_word(c) % pack->bytes] = (char)choose_byte(c);
+	if (choose(c, 16) == 15)
+		pack->bytes = choose_byte(c);
+	return pack;
+}
+
+/* Zero for most; else one of a few, so that some come twice. */
+static void request_id_choose(struct choices *c, uint8_t id[16])
+{
+	uint64_t ms = 1700000000000 + choose(c, 3);
+
+	memset(id, 0, 16);
+	for (int i = 0; i < 6; i++)
+		id[i] = (uint8_t)(ms >> (40 - 8 * i));
+	id[15] = choose_byte(c) % 4;
+}
+
+static void ask(struct play *play, struct visitor *v)
+{
+	static const uint32_t timeouts[] = { 0, 0, 0, 1, 1000, UINT32_MAX };
+	struct choices *c = &play->choices;
+	struct dsec_ring_request entry = { .op = choose(c, 12) };
+	struct pack *pack = pack_choose(play, entry.op);
+
+	entry.subject = id_choose(play);
+	entry.timeout_ms = timeouts[choose(c, 6)];
+	entry.number[0] = choose_byte(c);
+	if (choose(c, 4) == 3)
+		request_id_choose(c, entry.request_id);
+	if (choose(c, 32) == 31)
+		entry.flags = choose_byte(c);
+	visitor_ask(v, &entry, pack->data, pack->bytes);
+	free(pack);
+}
+
+/* ---- moves ---- */
+
+static void arrive(struct play *play, uint32_t who)
+{
+	struct choices *c = &play->choices;
+	struct dsec_ring_hello hello =
+		raw_hello(choose(c, 4) ? DSEC_TRANSPORT_RING : DSEC_TRANSPORT_STREAM);
+
+	if (play->present[who])
+		return;
+	hello.channels = choose(c, 2) ? UINT32_MAX : 0;
+	hello.requests_max = choose(c, 2) * 16;
+	hello.arena_bytes = 1;
+	visitor_connect(&play->visitors[who], &play->node, &play->known);
+	play->present[who] = true;
+	(void)visitor_open(&play->visitors[who], &play->node, &hello);
+}
+
+static void leave(struct play *play, uint32_t who)
+{
+	if (play->present[who])
+		visitor_close(&play->visitors[who]);
+	play->present[who] = false;
+}
+
+/* A word of the channel, or a request as it comes: from then on no account is kept. */
+static void misbehave(struct play *play, struct visitor *v)
+{
+	struct choices *c = &play->choices;
+	uint32_t word, value;
+
+	v->wild = true;
+	if (v->raw.hello.transport == DSEC_TRANSPORT_STREAM) {
+		char bytes[256];
+		uint32_t count = choose_byte(c);
+
+		choose_bytes(c, bytes, count);
+		(void)raw_send(&v->raw, bytes, count); /* it may be cut already */
+		return;
+	}
+	word = choose(c, 2) ? choose(c, 6) * 32 + choose(c, 2) :
+			      choose_word(c) % (v->raw.welcome.channel_bytes / 4);
+	value = choose(c, 2) ? choose_word(c) : (uint32_t)((int8_t)choose_byte(c));
+	__atomic_store_n((uint32_t *)v->raw.channel + word, value, __ATOMIC_RELEASE);
+}
+
+static void move(struct play *play)
+{
+	struct choices *c = &play->choices;
+	uint8_t what = choose_byte(c);
+	uint32_t who = what / 16 % VISITORS;
+	struct visitor *v = &play->visitors[who];
+	bool open = play->present[who] && v->open;
+	struct backend *backend = play->node.shards[choose(c, FUZZ_SHARDS)]->backend;
+
+	switch (what % 16) {
+	case 0:
+		arrive(play, who);
+		break;
+	case 1:
+		if (choose(c, 4) == 3)
+			leave(play, who);
+		break;
+	case 2:
+		if (open && choose(c, 4) == 3)
+			misbehave(play, v);
+		break;
+	case 3:
+		if (open)
+			visitor_read(v, choose(c, 16));
+		break;
+	case 4:
+		if (choose(c, 4) == 3)
+			stub_box_dies(backend);
+		break;
+	case 5:
+		kernel_pass(play->node.kernel, 1000000ull << choose(c, 20));
+		break;
+	case 6:
+	case 7:
+		(void)stub_step(backend);
+		break;
+	case 8:
+	case 9:
+		node_turn(&play->node, choose(c, FUZZ_SHARDS + 1));
+		break;
+	case 10:
+		for (uint32_t i = 0; i <= FUZZ_SHARDS; i++)
+			node_turn(&play->node, i);
+		break;
+	default:
+		if (open)
+			ask(play, v);
+	}
+}
+
+/* Everybody reads, and everything that can end does. */
+static void finish(struct play *play)
+{
+	uint32_t read = 0, before = 0;
+
+	for (int still = 0; still < 20; still = read == before ? still + 1 : 0) {
+		bool answered = true;
+
+		before = read;
+		node_settle(&play->node);
+		for (int i = 0; i < VISITORS; i++) {
+			struct visitor *v = &play->visitors[i];
+
+			if (!play->present[i] || !v->open || v->wild)
+				continue;
+			read += visitor_read(v, UINT32_MAX);
+			answered &= visitor_is_answered(v);
+		}
+		if (answered)
+			return;
+		kernel_pass(play->node.kernel, 2000000); /* what waits for room is looked at */
+	}
+	for (int i = 0; i < VISITORS; i++) {
+		struct visitor *v = &play->visitors[i];
+
+		if (play->present[i] && v->open && !v->wild)
+			assert(visitor_is_answered(v));
+	}
+}
+
+/* No client, and no sandbox that was to go with its client. */
+static void nobody_is_left(const struct fuzz_node *node)
+{
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++) {
+		const struct shard *shard = node->shards[i];
+
+		assert(!shard->clients_live);
+		assert(!pool_taken(&shard->requests));
+		for (uint32_t k = 0; k < shard->sandboxes.count; k++) {
+			const struct sandbox *sandbox = pool_at(&shard->sandboxes, k);
+
+			assert(!sandbox || sandbox->on_disconnect == DSEC_DISCONNECT_KEEP);
+		}
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct play *play = calloc(1, sizeof *play);
+
+	play->choices = (struct choices){ data, bytes };
+	node_open(&play->node, &play->choices);
+	for (int moves = 0; play->choices.left && moves < MOVES_MAX; moves++)
+		move(play);
+	play->choices.left = 0;
+	finish(play);
+	for (int i = 0; i < VISITORS; i++)
+		if (play->present[i] && play->visitors[i].open && !play->visitors[i].wild)
+			assert(!visitor_is_cut(&play->visitors[i])); /* who keeps the rules stays */
+	for (uint32_t i = 0; i < VISITORS; i++)
+		leave(play, i);
+	node_settle(&play->node);
+	nobody_is_left(&play->node);
+	if (bytes % 2)
+		node_outlive(&play->node); /* else they end with the engine */
+	node_close(&play->node);
+	free(play);
+	return 0;
+}

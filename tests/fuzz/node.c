@@ -1,0 +1,298 @@
+/*
+ * A node for fuzz runs. Called by the fuzz targets. Stands for control.c: it admits clients, opens
+ * one image at a time and hears that shards stopped. Must hold at the end: shards stop, and every
+ * descriptor is closed.
+ */
+#include "tests/fuzz/node.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "dsec/ring.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/client.h"
+#include "engine/control.h"
+#include "engine/exec.h"
+#include "engine/image.h"
+#include "engine/records.h"
+#include "engine/request.h"
+#include "engine/sandbox.h"
+#include "tests/fuzz/backend_stub.h"
+#include "tests/fuzz/kernel.h"
+
+enum { SETTLE_TURNS_MAX = 20000 };
+
+#define MONTH_NS (31 * 24 * 3600 * 1000000000ull)
+
+struct control {
+	struct io *io;
+	struct image_table images;
+	struct mail *wants, **wants_last;
+	bool busy;
+	uint32_t stopped;
+};
+
+/* ---- what shards ask of the control thread ---- */
+
+struct io *control_io(struct control *control)
+{
+	return control->io;
+}
+
+struct image_table *control_images(struct control *control)
+{
+	return &control->images;
+}
+
+void control_image_queue(struct control *control, struct image_want *want)
+{
+	want->mail.next = NULL;
+	*control->wants_last = &want->mail;
+	control->wants_last = &want->mail.next;
+	control_image_next(control);
+}
+
+void control_image_busy(struct control *control, bool busy)
+{
+	control->busy = busy;
+}
+
+void control_image_next(struct control *control)
+{
+	struct mail *mail = control->wants;
+
+	if (control->busy || !mail)
+		return;
+	control->wants = mail->next;
+	if (!control->wants)
+		control->wants_last = &control->wants;
+	image_open(control, container_of(mail, struct image_want, mail));
+}
+
+int backend_image_mount(const char *path, int *ret_mount_fd)
+{
+	const char *name = strrchr(path, '/');
+
+	/* What a name may not be must never come here. */
+	assert(!strstr(path, ".."));
+	assert(!strncmp(path, "/images/", 8));
+	if (strcmp(name, "/tiny.erofs") != 0 && strcmp(name, "/other.erofs") != 0)
+		return -ENOENT;
+	*ret_mount_fd = dup(0);
+	return *ret_mount_fd < 0 ? -errno : 0;
+}
+
+static void place_came_back(struct mail *mail, void *owner)
+{
+	(void)owner;
+	free(mail);
+}
+
+void control_client_gone(struct control *control, struct shard *shard, struct mail *place)
+{
+	place->deliver = place_came_back;
+	mail_send(shard->io, control->io, place);
+}
+
+void control_shard_stopped(struct control *control, struct shard *shard)
+{
+	(void)shard;
+	control->stopped++;
+}
+
+/* ---- shards ---- */
+
+/*
+ * A table of records is 30 MiB that a sanitizer fills each time it is allocated: it outlives the
+ * run, emptied.
+ */
+static struct records *records_borrow(uint32_t number, uint64_t epoch_ms)
+{
+	static struct records kept[FUZZ_SHARDS];
+	struct records *records = &kept[number];
+	int r;
+
+	if (!records->all) {
+		r = records_init(records, epoch_ms, records_clock_ns());
+		assert(r == 0);
+	}
+	memset(records->all, 0, records->at * sizeof *records->all);
+	memset(records->buckets, 0, RECORDS_PER_SHARD * sizeof *records->buckets);
+	records->at = 0;
+	records->floor_ms = epoch_ms;
+	records->epoch_ns = records_clock_ns();
+	return records;
+}
+
+static void shard_make(struct fuzz_node *node, uint32_t number)
+{
+	struct shard *shard = calloc(1, sizeof *shard);
+	struct io_options options = { .entries = 64,
+				      .owner = shard,
+				      .world = kernel_world(node->kernel) };
+	struct stub_options stub = { .host = &shard->host,
+				     .choices = node->choices,
+				     .boxes_max = FUZZ_SANDBOXES,
+				     .runs_max = FUZZ_EXECS,
+				     .owner = shard };
+	int r;
+
+	shard->node = &node->node;
+	shard->config = &node->config;
+	shard->number = number;
+	shard->local_last = &shard->local;
+	shard->walks_last = &shard->walks;
+	r = timers_init(&shard->timers, 1024);
+	r |= pool_init(&shard->sandboxes, sizeof(struct sandbox), FUZZ_SANDBOXES);
+	r |= pool_init(&shard->execs, exec_bytes(), FUZZ_EXECS);
+	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
+	shard->records = records_borrow(number, node->node.epoch);
+	r |= io_open(&options, &shard->io);
+	assert(r == 0);
+	shard->host = (struct flow_host){ .io = shard->io, .timers = &shard->timers };
+	shard->backend = stub_open(&stub);
+	node->shards[number] = shard;
+}
+
+static void shard_unmake(struct shard *shard)
+{
+	assert(!shard->local);
+	assert(!shard->walks);
+	assert(!shard->awake);
+	assert(!shard->announce);
+	assert(!shard->creates_waiting);
+	assert(!shard->backlogged);
+	assert(!pool_taken(&shard->execs));
+	assert(!shard->timers.count);
+	shard->backend->class->close(shard->backend);
+	io_close(shard->io);
+	pool_done(&shard->requests);
+	pool_done(&shard->execs);
+	pool_done(&shard->sandboxes);
+	timers_done(&shard->timers);
+	free(shard);
+}
+
+void node_open(struct fuzz_node *node, struct choices *choices)
+{
+	struct control *control = calloc(1, sizeof *control);
+	struct io_options options = { .entries = 64, .owner = control };
+
+	log_open(LOG_ERROR, "fuzz");
+	(void)signal(SIGPIPE, SIG_IGN); /* as the engine: writes say EPIPE */
+	*node = (struct fuzz_node){ .choices = choices };
+	node->descriptors = (uint32_t)dup(0);
+	(void)close((int)node->descriptors);
+	node->kernel = kernel_new(choices);
+	node->config = (struct config){
+		.images_path = "/images",
+		.shards = FUZZ_SHARDS,
+		.sandboxes_max = FUZZ_SANDBOXES * FUZZ_SHARDS,
+		.execs_max = FUZZ_EXECS * FUZZ_SHARDS,
+		.clients_max = 16,
+		.requests_max = 16,
+		.creates_waiting_max = 20,
+		.ttl_default_s = 86400,
+		.pids_max = 100,
+	};
+	options.world = kernel_world(node->kernel);
+	(void)io_open(&options, &control->io);
+	control->wants_last = &control->wants;
+	node->control = control;
+	node->node = (struct node){
+		.config = &node->config,
+		.control = control,
+		.shards = node->shards,
+		.shard_count = FUZZ_SHARDS,
+		.sandboxes_per_shard = FUZZ_SANDBOXES,
+		.execs_per_shard = FUZZ_EXECS,
+		.requests_per_shard = 24,
+		.id = 0x1122334455667788,
+		.epoch = 1700000000000,
+		.unenforced = DSEC_LIMIT_MEMORY,
+	};
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+		shard_make(node, i);
+}
+
+int node_connect(struct fuzz_node *node)
+{
+	struct shard *shard = node->shards[node->next_shard++ % FUZZ_SHARDS];
+	struct mail *place = calloc(1, sizeof *place);
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		abort();
+	client_open(shard, pair[1], place);
+	return pair[0];
+}
+
+void node_turn(struct fuzz_node *node, uint32_t loop)
+{
+	if (loop < FUZZ_SHARDS)
+		shard_turn(node->shards[loop]);
+	else
+		(void)io_turn(node->control->io, 0);
+}
+
+static bool node_moves(const struct fuzz_node *node)
+{
+	bool moves = kernel_moved(node->kernel);
+
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+		moves |= node->shards[i]->local || node->shards[i]->walks;
+	return moves;
+}
+
+void node_settle(struct fuzz_node *node)
+{
+	uint32_t turns = 0, still = 0;
+
+	/* A choice may leave something for the next turn: still means three times nothing. */
+	while (still < 3) {
+		bool happened = false;
+
+		for (uint32_t i = 0; i <= FUZZ_SHARDS; i++)
+			node_turn(node, i);
+		for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+			happened |= stub_step(node->shards[i]->backend);
+		still = happened || node_moves(node) ? 0 : still + 1;
+		assert(++turns < SETTLE_TURNS_MAX); /* or the engine spins */
+	}
+}
+
+void node_outlive(struct fuzz_node *node)
+{
+	for (int i = 0; i < 2; i++) {
+		kernel_pass(node->kernel, MONTH_NS);
+		node_settle(node);
+	}
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+		assert(!node->shards[i]->sandboxes_live);
+}
+
+void node_close(struct fuzz_node *node)
+{
+	int next;
+
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+		shard_stop(node->shards[i], node->control->io);
+	node_settle(node);
+	assert(node->control->stopped == FUZZ_SHARDS);
+	assert(!node->control->wants);
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+		shard_unmake(node->shards[i]);
+	io_close(node->control->io);
+	free(node->control);
+	kernel_free(node->kernel);
+	next = dup(0);
+	assert((uint32_t)next == node->descriptors);
+	(void)close(next);
+}
