@@ -12,6 +12,7 @@
 enum {
 	SHARDS_MAX = 256,
 	LAUNCHERS_PER_SHARD_MAX = 8,
+	SHARD_SANDBOXES_MIN = 64, /* fewer are not worth another shard */
 	INSTANCE_BYTES_MAX = 32,
 	IMAGES_MAX = 256,
 	UID_RANGE = 65536,		 /* host uids per slot */

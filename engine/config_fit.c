@@ -29,10 +29,25 @@ static void machine_read(const struct config *config, struct machine *ret);
 static int bound_apply(const struct config *config, const struct bound *b, uint32_t *value);
 static int descriptors_fit(struct config *config, uint64_t have);
 
+/*
+ * Each shard holds its share of the sandboxes. Few of them on many shards would be refused by one
+ * that is full while another has room.
+ */
+static void shards_fit(struct config *config)
+{
+	uint32_t most = config->sandboxes_max / SHARD_SANDBOXES_MIN;
+
+	if (config_is_given(config, "shards") || config->shards <= most || config->shards == 1)
+		return;
+	config->shards = most ? most : 1;
+	log_info("%u shards are enough for %u sandboxes", config->shards, config->sandboxes_max);
+}
+
 int config_check(struct config *config)
 {
 	struct machine machine;
 
+	shards_fit(config);
 	machine_read(config, &machine);
 	return config_fit(config, &machine);
 }

@@ -19,7 +19,8 @@ EXPECTED = {
     "dsec run debian": ["42", "status 3"],
     "dsec run mine": ["my own image"],
     "dsec ps": ["hello", "from outside", "task=11099"],
-    "dsec check": ["status 124", "status 127", "before", '"truncated": true', "still here"],
+    "dsec check": ["status 124", "status 127", "before", "5000000 True err", "still here",
+                   "left:    processes 0, cgroups 0, mounts 0"],
 }
 
 
