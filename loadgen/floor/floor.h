@@ -50,10 +50,8 @@ struct floor {
 
 /* ---- slot.c: once, before the loop; each 0 or -errno with floor->failed ---- */
 
-/* The image as a mount that hangs nowhere. */
-int floor_image_open(struct floor *floor);
 /* Vault, user namespace, root, cgroup, and this process in a mount namespace of its own. */
-int floor_slot_make(struct floor *floor, int image_fd, int cgroup_fd);
+int floor_slot_make(struct floor *floor, int cgroup_fd);
 /* The slot as the launcher prepares it again: its cgroup; in the vault, its root made anew. */
 long floor_group_renew(struct floor *floor);
 long floor_slot_renew(struct floor *floor);

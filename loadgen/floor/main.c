@@ -20,7 +20,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { WORKERS_MAX = 64, UID_FIRST = 0xc0000000, UID_RANGE = 65536, WARMUP_MS = 300 };
+/* All uids are below 2^31: the terminals of Linux 6.12 know no groups beyond. */
+enum { WORKERS_MAX = 64, UID_FIRST = 0x7f100000, UID_RANGE = 65536, WARMUP_MS = 300 };
 
 enum scenario { SCENARIO_READY, SCENARIO_READY_FRESH, SCENARIO_EXEC, SCENARIO_LIVE_EXEC };
 
@@ -140,14 +141,14 @@ static long turns(struct settings *settings, struct shared *shared, struct floor
 	return r;
 }
 
-static int worker_run(struct settings *settings, struct shared *shared, int image_fd, int cgroup_fd)
+static int worker_run(struct settings *settings, struct shared *shared, int cgroup_fd)
 {
 	struct floor_sandbox sandbox = { 0 };
 	long r;
 
 	/* What a worker leaves dies with it: PID 1s by their own parent's death. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	r = floor_slot_make(&settings->floor, image_fd, cgroup_fd);
+	r = floor_slot_make(&settings->floor, cgroup_fd);
 	if (r >= 0 && settings->scenario == SCENARIO_LIVE_EXEC)
 		r = floor_spawn(&settings->floor, false, &sandbox);
 	if (r >= 0)
@@ -225,8 +226,7 @@ static void report(const struct settings *settings, struct shared *shared)
 	       (unsigned long long)done);
 }
 
-static int workers_run(struct settings *settings, struct shared *shared, int image_fd,
-		       int cgroup_fd)
+static int workers_run(struct settings *settings, struct shared *shared, int cgroup_fd)
 {
 	pid_t pids[WORKERS_MAX];
 	int status, r = 0;
@@ -236,7 +236,7 @@ static int workers_run(struct settings *settings, struct shared *shared, int ima
 		settings->floor.uid_base = UID_FIRST + i * UID_RANGE;
 		pids[i] = fork();
 		if (pids[i] == 0)
-			_exit(worker_run(settings, shared, image_fd, cgroup_fd));
+			_exit(worker_run(settings, shared, cgroup_fd));
 	}
 	if (!settings->count) {
 		clock_wait_readable(-1, clock_now_ns() + WARMUP_MS * CLOCK_MS_NS);
@@ -254,7 +254,7 @@ int main(int argc, char **argv)
 {
 	struct settings settings;
 	struct shared *shared;
-	int image_fd, cgroup_fd, r;
+	int cgroup_fd, r;
 	size_t bytes;
 
 	if (settings_parse(&settings, argc, argv))
@@ -265,13 +265,12 @@ int main(int argc, char **argv)
 		perror("dsec-floor");
 		return 1;
 	}
-	image_fd = floor_image_open(&settings.floor);
-	cgroup_fd = image_fd < 0 ? image_fd : cgroup_make(&settings);
+	cgroup_fd = cgroup_make(&settings);
 	if (cgroup_fd < 0) {
 		fprintf(stderr, "dsec-floor: %s\n", strerror(-cgroup_fd));
 		return 1;
 	}
-	r = workers_run(&settings, shared, image_fd, cgroup_fd);
+	r = workers_run(&settings, shared, cgroup_fd);
 	cgroup_remove(&settings);
 	if (!r)
 		report(&settings, shared);

@@ -61,11 +61,12 @@ static long mount_hang(long mount_fd, const char *path)
 	return r;
 }
 
-int floor_image_open(struct floor *floor)
+/* Before the root is replaced: the image has a path. The mount hangs nowhere yet. */
+static long image_open(struct floor *floor)
 {
 	const struct option options[] = { { "source", floor->image }, { NULL, NULL } };
 
-	return (int)mount_make(floor, "erofs", options, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOATIME);
+	return mount_make(floor, "erofs", options, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOATIME);
 }
 
 /* ---- namespaces of one mount ---- */
@@ -269,15 +270,8 @@ long floor_slot_renew(struct floor *floor)
 static long lower_make(struct floor *floor, int image_fd, int user_fd)
 {
 	struct mount_attr map = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)user_fd };
-	long r, tree;
+	long tree, r = TRY(floor, "image", mount_hang(image_fd, "/img/0"));
 
-	tree = TRY(floor, "clone of the image",
-		   CALL(SYS_open_tree, image_fd, (long)"",
-			OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH));
-	if (tree >= 0)
-		r = mount_hang(tree, "/img/0");
-	else
-		return tree;
 	tree = r < 0 ? r :
 		       CALL(SYS_open_tree, AT_FDCWD, (long)"/img/0",
 			    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
@@ -304,9 +298,10 @@ static long user_hang(struct floor *floor, long user_fd)
 	return r;
 }
 
-static long vault_make(struct floor *floor, int image_fd, long user_fd)
+static long vault_make(struct floor *floor, long user_fd)
 {
-	long r = root_replace(floor, "0700");
+	long image_fd = image_open(floor);
+	long r = image_fd < 0 ? image_fd : root_replace(floor, "0700");
 
 	if (r >= 0)
 		r = CALL(SYS_mkdirat, AT_FDCWD, (long)"/img", 0700);
@@ -317,7 +312,7 @@ static long vault_make(struct floor *floor, int image_fd, long user_fd)
 	if (r >= 0)
 		r = CALL(SYS_chdir, (long)floor->slot_path);
 	if (r >= 0)
-		r = lower_make(floor, image_fd, (int)user_fd);
+		r = lower_make(floor, (int)image_fd, (int)user_fd);
 	if (r >= 0)
 		r = user_hang(floor, user_fd);
 	if (r >= 0)
@@ -413,7 +408,7 @@ static long init_make(struct floor *floor)
 	return r < 0 ? r : place(fd, FLOOR_FD_INIT);
 }
 
-int floor_slot_make(struct floor *floor, int image_fd, int cgroup_fd)
+int floor_slot_make(struct floor *floor, int cgroup_fd)
 {
 	long r, user_fd;
 	void *stack = mmap(NULL, FLOOR_STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -430,7 +425,7 @@ int floor_slot_make(struct floor *floor, int image_fd, int cgroup_fd)
 	if (r >= 0)
 		r = group_make(floor, cgroup_fd);
 	user_fd = r < 0 ? r : floor_userns_make(floor);
-	r = user_fd < 0 ? user_fd : vault_make(floor, image_fd, user_fd);
+	r = user_fd < 0 ? user_fd : vault_make(floor, user_fd);
 	if (r >= 0)
 		r = own_make(floor);
 	if (r >= 0)
