@@ -38,6 +38,8 @@ root_make() {
 	mount -t tmpfs -o mode=755 run /host/run
 	mount --bind /disk/tmp /host/tmp
 	mount --bind /disk/var-tmp /host/var/tmp
+	# Nothing may stay mounted down here: the kernel would take it for the root of namespaces.
+	umount /disk
 	for folder in $HOST_FOLDERS; do
 		mkdir -p "/host$folder"
 		mount --move "/kept$folder" "/host$folder" || fail "no $folder"
@@ -79,7 +81,7 @@ if [ $$ != 1 ]; then
 	fail "not the first program"
 fi
 if [ -e /modules ]; then
-	for applet in mount mkdir insmod chmod cp poweroff sleep sync switch_root cat; do
+	for applet in mount umount mkdir insmod chmod cp poweroff sleep sync switch_root cat; do
 		/bin/busybox ln -s busybox "/bin/$applet"
 	done
 	mkdir -p /host /disk /dev
