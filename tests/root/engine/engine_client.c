@@ -26,8 +26,8 @@ static struct dsec_bytes bytes_of(const char *text)
 
 /* ---- commands ---- */
 
-int64_t command_start(struct dsec *d, struct dsec_id id, const struct command *c,
-		      const struct dsec_call *call)
+int64_t command_try(struct dsec *d, struct dsec_id id, const struct command *c,
+		    const struct dsec_call *call)
 {
 	struct dsec_bytes argv[COMMAND_WORDS_MAX], env[COMMAND_WORDS_MAX];
 	struct dsec_exec_opts opts = {
@@ -42,7 +42,6 @@ int64_t command_start(struct dsec *d, struct dsec_id id, const struct command *c
 		.head_bytes = c->head_bytes,
 		.tail_bytes = c->tail_bytes,
 	};
-	int64_t ticket;
 
 	while (c->argv[opts.argc]) {
 		argv[opts.argc] = bytes_of(c->argv[opts.argc]);
@@ -52,7 +51,14 @@ int64_t command_start(struct dsec *d, struct dsec_id id, const struct command *c
 		env[opts.env_count] = bytes_of(c->env[opts.env_count]);
 		opts.env_count++;
 	}
-	ticket = dsec_exec(d, call, id, &opts);
+	return dsec_exec(d, call, id, &opts);
+}
+
+int64_t command_start(struct dsec *d, struct dsec_id id, const struct command *c,
+		      const struct dsec_call *call)
+{
+	int64_t ticket = command_try(d, id, c, call);
+
 	if (!expect(ticket >= 0))
 		note("exec: %s", dsec_error(d, ticket));
 	return ticket;

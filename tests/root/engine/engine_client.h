@@ -40,6 +40,9 @@ struct ran {
 
 #define auto_ran __attribute__((cleanup(ran_done)))
 
+/* The ticket or what the library says; command_start() notes the latter. */
+int64_t command_try(struct dsec *d, struct dsec_id id, const struct command *c,
+		    const struct dsec_call *call);
 int64_t command_start(struct dsec *d, struct dsec_id id, const struct command *c,
 		      const struct dsec_call *call);
 struct ran command_wait(struct dsec *d, int64_t ticket);

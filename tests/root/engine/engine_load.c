@@ -51,11 +51,16 @@ static bool load_once(struct load *load, struct dsec *d)
 	if (!made.created)
 		return status_sort(load, made.last.code ? &made.last : &made.trouble, false);
 	atomic_fetch_add(&load->done, 1);
-	auto_ran struct ran ran = command_run(d, made.ids[0], &c);
+	double begun_ms = clock_ms();
+
+	ticket = command_try(d, made.ids[0], &c, NULL);
+	if (ticket < 0)
+		return false;
+	auto_ran struct ran ran = command_wait(d, ticket);
 	bool goes_on = ran.event && status_sort(load, &ran.status,
 						ran.result && ran.result->reason == DSEC_KILLED);
 
-	longest_note(load, ran.ms);
+	longest_note(load, clock_ms() - begun_ms);
 	if (ran.result && ran.result->reason != DSEC_KILLED &&
 	    !(ran.result->reason == DSEC_EXIT && ran_wrote(&ran, 1, "load\n", 5)) &&
 	    atomic_fetch_add(&load->strange, 1) == 0)

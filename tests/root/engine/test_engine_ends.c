@@ -22,6 +22,7 @@ static void a_background_child_does_not_delay_the_result_and_lives_on(struct eng
 
 	expect(ran_says(&ran, "hi\n"));
 	expect(ran.ms < 1000);
+	expect(until(5000, engine_running(e, "sleep") == 1));
 	auto_ran struct ran alive = shell_run(e->d, id, "pidof sleep | wc -w");
 
 	expect(ran_says(&alive, "1\n"));
