@@ -33,7 +33,7 @@ struct child {
 	uint64_t sequence; /* of the team's newest request when the death was told */
 	uint64_t since_ns;
 	struct child *claimer; /* whose reply came while the pid was being reaped */
-	/* May be NULL: its death was told; see child_has_died(). The child may be gone afterwards. */
+	/* May be NULL: its death was told; see child_has_died(). It may be gone afterwards. */
 	void (*died)(struct child *child);
 	/* Reaped, and nobody holds it; the child may be watched anew, or be gone afterwards. */
 	void (*ended)(struct child *child, int status);

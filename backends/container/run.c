@@ -85,8 +85,8 @@ static void run_end(struct container_run *run, int status)
 }
 
 /*
- * Where its leaf was emptied nothing of a run is left but its zombie: another process of the sandbox
- * that traces it must not hold the end up.
+ * Where its leaf was emptied nothing of a run is left but its zombie: another process of the
+ * sandbox that traces it must not hold the end up.
  */
 static void main_died(struct child *child)
 {

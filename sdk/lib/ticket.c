@@ -145,7 +145,7 @@ static bool rows_are_full(const struct ticket *ticket)
 	return list.limit && ticket->told.count >= list.limit;
 }
 
-/* 1: the caller knows nothing of it yet; 0: the engine that has the request again repeats itself. */
+/* 1: the caller knows nothing of it yet; 0: the engine, asked again, repeats itself. */
 static int event_is_news(struct ticket *ticket, const struct event *event)
 {
 	const struct dsec_row *row = event->seen.body;

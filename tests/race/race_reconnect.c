@@ -1,8 +1,9 @@
 /*
  * Threads that wait in every way at once while the engine goes again and again: in the middle of a
  * request, before it took any, and in the handshake. Whoever waits makes the connection anew, so
- * the lead changes hands over connections of which one is gone. Every ticket must end once and well;
- * a lost wake-up hangs, which is a failure by the test's time limit. Runs under ThreadSanitizer too.
+ * the lead changes hands over connections of which one is gone. Every ticket must end once and
+ * well; a lost wake-up hangs, which is a failure by the test's time limit. Runs under
+ * ThreadSanitizer too.
  */
 #include <assert.h>
 #include <errno.h>

@@ -126,10 +126,10 @@ struct dsec_open_opts {
 int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
 
 /*
- * When the engine goes: threads that wait, and whoever polls what dsec_queue_fd() returned, connect
- * anew, for reconnect_ms; nobody waits longer for it than their own call's timeout. Requests without
- * their DSEC_LAST are sent again, oldest first, under the same request ids, with what is left of
- * their time. So nothing runs twice, and
+ * When the engine goes: threads that wait, and whoever polls what dsec_queue_fd() returned,
+ * connect anew, for reconnect_ms; nobody waits longer for it than their own call's timeout.
+ * Requests without their DSEC_LAST are sent again, oldest first, under the same request ids, with
+ * what is left of their time. So nothing runs twice, and
  *
  *	the connection was cut, the engine is the same: the result comes as if nothing had happened,
  *		or with DSEC_REPLAYED from the record: then without output, and a CREATED without
@@ -171,8 +171,8 @@ struct dsec_caps {
 };
 
 /*
- * What the engine is and can do; asked once per engine, then remembered. *ret lives as long as d, and
- * says what it said even if another engine has come since.
+ * What the engine is and can do; asked once per engine, then remembered. *ret lives as long as d,
+ * and says what it said even if another engine has come since.
  */
 int dsec_capabilities(struct dsec *d, const struct dsec_caps **ret);
 

@@ -1,7 +1,7 @@
 /*
- * Runs inside sandboxes and attacks what it finds: `attack NAME [ARGUMENT]`. Most attacks go on until
- * they are killed; they say what they could do when they know it. Bounded by the sandbox's limits
- * only: never to be run outside of one.
+ * Runs inside sandboxes and attacks what it finds: `attack NAME [ARGUMENT]`. Most attacks go on
+ * until they are killed; they say what they could do when they know it. Bounded by the sandbox's
+ * limits only: never to be run outside of one.
  */
 #include "tests/hostile/sandbox/attack.h"
 

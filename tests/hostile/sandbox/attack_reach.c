@@ -144,7 +144,7 @@ static void reach_inet(int family, const struct sockaddr *address, socklen_t byt
 	close(datagram);
 }
 
-/* argument: PORT of a listener of the host's on every address, and its abstract name "dsec-PORT". */
+/* argument: PORT of a listener of the host's everywhere, and its abstract name "dsec-PORT". */
 void reach(const char *argument)
 {
 	static const char *const addresses[] = { "127.0.0.1",	"10.0.0.1",   "169.254.169.254",

@@ -1,6 +1,6 @@
 /*
- * Exhaustion: takes as many of one thing as the sandbox gets, says how many and what stopped it, and
- * holds them. Called by attack.c.
+ * Exhaustion: takes as many of one thing as the sandbox gets, says how many and what stopped it,
+ * and holds them. Called by attack.c.
  */
 #include <errno.h>
 #include <fcntl.h>

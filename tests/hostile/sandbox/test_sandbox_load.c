@@ -1,6 +1,7 @@
 /*
- * Sandboxes that use all they get: processes, signals, descriptors, files, output, system calls. The
- * attacker alone may suffer; the engine answers, neighbours run, and the end is as quick as any.
+ * Sandboxes that use all they get: processes, signals, descriptors, files, output, system calls.
+ * The attacker alone may suffer; the engine answers, neighbours run, and the end is as quick as
+ * any.
  */
 #include <errno.h>
 #include <stdio.h>
