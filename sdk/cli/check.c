@@ -15,14 +15,14 @@
 #include "sdk/cli/json.h"
 #include "sdk/cli/residue.h"
 #include "sdk/cli/session.h"
+#include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
 enum { LOOKS = 5, LOOK_AGAIN_MS = 100 };
 
 struct check {
-	struct session *session; /* NULL: no engine listens */
-	const struct options *options;
-	char instance[RESIDUE_NAME_BYTES];
+	struct session *session;	   /* NULL: no engine listens */
+	char instance[RESIDUE_NAME_BYTES]; /* that is looked at; "": each that nobody runs */
 	char mount[PATH_MAX];
 	struct dsec_holdings holdings;
 	struct dsec_id *ids; /* alive before or after the look */
@@ -33,58 +33,46 @@ struct check {
 
 /* ---- what the engine says ---- */
 
-static int holdings_ask(struct check *check)
+static void holdings_note(void *state, const struct dsec_event *event)
 {
-	int64_t ticket = dsec_check(check->session->d, NULL);
-	struct dsec_event *event;
-	bool last = false;
-	int r = 0;
+	struct check *check = state;
 
-	while (!last) {
-		if (session_next(check->session, ticket, &event) < 0)
-			return -EIO;
-		last = event->flags & DSEC_LAST;
-		if (event->status.code != DSEC_OK) {
-			report_status(check->session, "check", &event->status);
-			r = -EIO;
-		} else if (last && event->body) {
-			check->holdings = *(const struct dsec_holdings *)event->body;
-		}
-		dsec_event_free(event);
-	}
-	return r;
+	if (event->flags & DSEC_LAST && event->body)
+		check->holdings = *(const struct dsec_holdings *)event->body;
 }
 
-static int id_add(struct check *check, struct dsec_id id)
+static int holdings_ask(struct check *check)
 {
-	struct dsec_id *ids = realloc(check->ids, (check->id_count + 1) * sizeof(*ids));
+	return session_events(check->session, dsec_check(check->session->d, NULL), "check",
+			      holdings_note, check);
+}
 
-	if (!ids)
-		return -ENOMEM;
-	ids[check->id_count++] = id;
+static void id_note(void *state, const struct dsec_event *event)
+{
+	const struct dsec_row *row = event->body;
+	struct check *check = state;
+	struct dsec_id *ids;
+
+	if (event->kind != DSEC_EV_ROW || !row)
+		return;
+	ids = realloc(check->ids, (check->id_count + 1) * sizeof(*ids));
+	if (!ids) {
+		check->error = -ENOMEM;
+		return;
+	}
+	ids[check->id_count++] = row->id;
 	check->ids = ids;
-	return 0;
 }
 
 /* Adds to those known: what was alive before the look or after it accounts for what was seen. */
 static int ids_ask(struct check *check)
 {
-	int64_t ticket = dsec_list(check->session->d, NULL, NULL);
-	struct dsec_event *event;
-	bool last = false;
-	int r = 0;
+	int r;
 
-	while (!last) {
-		if (session_next(check->session, ticket, &event) < 0)
-			return -EIO;
-		last = event->flags & DSEC_LAST;
-		if (event->status.code != DSEC_OK)
-			r = -EIO;
-		else if (event->kind == DSEC_EV_ROW && event->body)
-			r = id_add(check, ((const struct dsec_row *)event->body)->id);
-		dsec_event_free(event);
-	}
-	return r;
+	check->error = 0;
+	r = session_events(check->session, dsec_list(check->session->d, NULL, NULL), "list",
+			   id_note, check);
+	return r < 0 ? r : check->error;
 }
 
 /* ---- what the machine says ---- */
@@ -93,19 +81,18 @@ static void instance_look(void *state, const char *instance)
 {
 	struct check *check = state;
 	struct residue_live live = { check->ids, check->id_count };
-	bool mine = !strcmp(instance, check->instance);
 	int r;
 
-	if (mine && check->session) {
+	if (check->instance[0] && strcmp(instance, check->instance) != 0)
+		return;
+	if (check->session) {
 		r = residue_read_cgroups(check->mount, instance, true, &live, &check->residue);
-	} else if (mine || !check->options->instance) {
-		/* Others' engines account for what is theirs; where none runs, nobody does. */
+	} else {
+		/* Where an engine runs it accounts for what is its own; where none runs, nobody does. */
 		r = residue_instance_runs(instance);
 		if (r == 0)
 			r = residue_read_cgroups(check->mount, instance, false, &live,
 						 &check->residue);
-	} else {
-		return;
 	}
 	if (r < 0 && r != -ENOENT && !check->error)
 		check->error = r;
@@ -121,7 +108,8 @@ static int machine_look(struct check *check)
 	if (r == 0)
 		r = check->error;
 	if (r == 0)
-		r = residue_read_mounts(check->options->instance, &check->residue);
+		r = residue_read_mounts(check->instance[0] ? check->instance : NULL,
+					&check->residue);
 	return r;
 }
 
@@ -185,7 +173,7 @@ static json_t *holdings_json(const struct dsec_holdings *h)
 	return object;
 }
 
-static void json_show(const struct check *check)
+static void json_tell(struct session *session, const struct check *check)
 {
 	const struct residue *residue = &check->residue;
 	auto_json json_t *object = json_object();
@@ -200,13 +188,14 @@ static void json_show(const struct check *check)
 	(void)json_object_set_new(left, "mounts", json_amount(residue->left_mounts));
 	if (residue->first[0])
 		(void)json_object_set_new(left, "first", json_string(residue->first));
-	(void)json_object_set_new(object, "instance", json_string(check->instance));
+	(void)json_object_set_new(object, "instance",
+				  check->instance[0] ? json_string(check->instance) : json_null());
 	(void)json_object_set_new(object, "engine",
 				  check->session ? holdings_json(&check->holdings) : json_null());
 	(void)json_object_set_new(object, "machine", machine);
 	(void)json_object_set_new(object, "left", left);
 	(void)json_object_set_new(object, "clean", json_boolean(!residue_left(residue)));
-	(void)json_line(stdout, object); /* told at the end, by main() */
+	session_tell(session, object);
 }
 
 static void text_show(const struct check *check)
@@ -232,98 +221,144 @@ static void text_show(const struct check *check)
 	} else {
 		(void)puts("engine:  none listens");
 	}
+	(void)printf("looked:  at %s%s\n", check->instance[0] ? "instance " : "",
+		     check->instance[0] ? check->instance : "all instances that nobody runs");
 	(void)printf("machine: sandboxes %" PRIu64 ", processes %" PRIu64 ", slots %" PRIu64 "\n",
 		     residue->sandboxes, residue->processes, residue->slots);
 	(void)printf("left:    processes %" PRIu64 ", cgroups %" PRIu64 ", mounts %" PRIu64 "\n",
 		     residue->left_processes, residue->left_cgroups, residue->left_mounts);
-	if (residue->first[0])
-		(void)printf("first:   %s\n", residue->first);
+	if (residue->first[0]) {
+		(void)fputs("first:   ", stdout);
+		value_write(stdout, (struct dsec_bytes){ residue->first, strlen(residue->first) });
+		(void)putchar('\n');
+	}
 }
 
 /* ---- the verb ---- */
 
-/* As the engine's own rule: /run/dsec.sock is main's, /run/dsec/NAME.sock is NAME's. */
-static void instance_name(struct check *check, const struct options *options)
+/*
+ * Whose socket it is, by the engine's own rule: /run/dsec.sock is main's, /run/dsec/NAME.sock is
+ * NAME's. False: any instance may have that one.
+ */
+static bool address_instance(const char *address, char *ret_name)
 {
 	static const char folder[] = "/run/dsec/", ending[] = ".sock";
-	const char *address = options->address ? options->address : getenv("DSEC_ADDRESS");
-	const char *name = address ? strstr(address, folder) : NULL;
+	const char *path = strchr(address, '/');
 	size_t bytes;
 
-	(void)snprintf(check->instance, sizeof(check->instance), "%s", /* cut: then unknown */
-		       options->instance ? options->instance : "main");
-	if (options->instance || !name)
-		return;
-	name += strlen(folder);
-	bytes = strlen(name);
-	if (bytes <= strlen(ending) || strcmp(name + bytes - strlen(ending), ending) != 0)
-		return;
-	(void)snprintf(check->instance, sizeof(check->instance), "%.*s", /* as above */
-		       (int)(bytes - strlen(ending)), name);
+	if (!path)
+		return false;
+	if (!strcmp(path, "/run/dsec.sock")) {
+		(void)snprintf(ret_name, RESIDUE_NAME_BYTES, "main"); /* fits */
+		return true;
+	}
+	if (strncmp(path, folder, strlen(folder)) != 0)
+		return false;
+	path += strlen(folder);
+	bytes = strlen(path);
+	if (bytes <= strlen(ending) || strcmp(path + bytes - strlen(ending), ending) != 0)
+		return false;
+	bytes -= strlen(ending);
+	if (bytes >= RESIDUE_NAME_BYTES || memchr(path, '/', bytes))
+		return false;
+	(void)snprintf(ret_name, RESIDUE_NAME_BYTES, "%.*s", (int)bytes, path); /* as above */
+	return true;
+}
+
+/* named: somebody said which engine it is. */
+static int instance_choose(struct check *check, struct session *session, bool named)
+{
+	const struct options *options = session->options;
+	const char *address = options->address ? options->address : getenv("DSEC_ADDRESS");
+
+	if (options->instance) {
+		if (strlen(options->instance) >= RESIDUE_NAME_BYTES ||
+		    strchr(options->instance, '/')) {
+			(void)session_refuse(session, "check: --instance: that is no name of one");
+			return -EINVAL;
+		}
+		(void)snprintf(check->instance, sizeof(check->instance), "%s", options->instance);
+		return 0;
+	}
+	if (!named && !check->session)
+		return 0; /* nobody's: all that nobody runs */
+	if (named && address_instance(address, check->instance))
+		return 0;
+	(void)snprintf(check->instance, sizeof(check->instance), "main"); /* fits */
+	if (named)
+		report_note(options,
+			    "check: %s may be any instance's: looking at main; "
+			    "--instance says whose it is",
+			    address);
+	return 0;
 }
 
 static int engine_open(struct check *check, struct session *session)
 {
-	const struct options *options = check->options;
-	const char *environment = getenv("DSEC_ADDRESS");
+	const struct options *options = session->options;
 	struct dsec_open_opts opts = { .size = sizeof(opts), .address = options->address };
+	bool named;
 	int r;
 
-	*session = (struct session){ .options = options };
-	r = dsec_open(&opts, &session->d);
+	r = session_connect(session, &opts, &named);
 	if (r == 0) {
 		check->session = session;
-		return holdings_ask(check);
+		r = holdings_ask(check);
+	} else if (r == -ENOENT || r == -ECONNREFUSED) {
+		/* No engine is an answer, too. */
+		if (named)
+			report_note(options, "%s", dsec_error(NULL, r));
+		r = 0;
+	} else {
+		(void)session_fail_error(session, r, "connect", dsec_error(NULL, r));
 	}
-	/* No engine is an answer too, unless one was named. */
-	if ((r == -ENOENT || r == -ECONNREFUSED) && !options->address &&
-	    !(environment && *environment))
-		return 0;
-	(void)fprintf(stderr, "dsec: %s\n", dsec_error(NULL, r));
-	return r;
+	return r < 0 ? r : instance_choose(check, session, named);
 }
 
-static int check_all(struct check *check)
+static int check_all(struct check *check, struct session *session)
 {
-	char path[PATH_MAX + RESIDUE_NAME_BYTES + 8];
+	char path[PATH_MAX + RESIDUE_NAME_BYTES + 8], text[PATH_MAX + 256];
 	int r;
 
 	r = residue_mount_find(check->mount);
 	if (r < 0) {
-		(void)fputs("dsec: check: no cgroup2 is mounted here\n", stderr);
+		(void)session_fail_error(session, r, "cgroup", "check: no cgroup2 is mounted here");
 		return r;
 	}
 	(void)snprintf(path, sizeof(path), "%s/dsec-%s", check->mount, check->instance); /* fits */
 	if (check->session && access(path, F_OK) < 0) {
-		(void)fprintf(stderr, "dsec: check: %s: %s; --instance says whose it is\n", path,
-			      strerror(errno));
+		(void)snprintf(text, sizeof(text), "check: %s: %s; --instance says whose it is",
+			       path, strerror(errno)); /* cut is fine */
+		(void)session_fail_error(session, -EINVAL, "instance", text);
 		return -ENOENT;
 	}
 	r = look(check);
-	if (r < 0)
-		(void)fprintf(stderr, "dsec: check: %s\n", strerror(-r));
+	if (r < 0) {
+		(void)snprintf(text, sizeof(text), "check: %s", strerror(-r)); /* fits */
+		(void)session_fail_error(session, r, "look", text);
+	}
 	return r;
 }
 
 int verb_check(const struct options *options)
 {
-	struct check check = { .options = options };
-	struct session session;
+	struct session session = { .options = options };
+	struct check check = { 0 };
 	int status = EXIT_TROUBLE;
 
 	if (geteuid() != 0) {
-		(void)fputs("dsec: check: only root sees whose cgroups are whose\n", stderr);
-		return EXIT_TROUBLE;
-	}
-	instance_name(&check, options);
-	if (engine_open(&check, &session) == 0 && check_all(&check) == 0) {
+		status = session_fail_error(&session, -EPERM, "user",
+					    "check: only root sees whose cgroups are whose");
+	} else if (address_is_private(options)) {
+		status = session_refuse(&session, "check: private: is an engine started for this, "
+						  "and holds nothing");
+	} else if (engine_open(&check, &session) == 0 && check_all(&check, &session) == 0) {
 		if (options->json)
-			json_show(&check);
+			json_tell(&session, &check);
 		else
 			text_show(&check);
 		status = residue_left(&check.residue) ? EXIT_DIFFERS : 0;
 	}
 	free(check.ids);
-	dsec_close(session.d);
-	return status;
+	return session_end(&session, status);
 }

@@ -9,11 +9,13 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/select.h"
 #include "sdk/cli/verbs.h"
 
 struct tally {
-	uint64_t created, refused;
-	struct dsec_status why; /* of the first that was not made */
+	const struct options *options;
+	uint64_t created;
+	bool lost; /* an id could not be written to stdout */
 };
 
 int64_t create_start(struct session *session, const char *image, uint32_t count,
@@ -41,7 +43,7 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.on_disconnect = disconnect,
 	};
 
-	labels = session_labels(o, &opts.label_count);
+	labels = select_labels(o, &opts.label_count);
 	if (!labels || !env)
 		return -ENOMEM;
 	for (uint32_t at = 0; at < o->env.count; at++)
@@ -71,41 +73,51 @@ static json_t *created_json(const struct dsec_event *event)
 	return object;
 }
 
-static void created_show(const struct options *options, const struct dsec_event *event)
+/* A sandbox whose id nobody knows cannot be removed: where stdout does not take it, stderr must. */
+static void created_show(struct tally *tally, const struct dsec_event *event)
 {
 	const struct dsec_created *created = event->body;
+	const struct options *options = tally->options;
 	auto_json json_t *json = options->json ? created_json(event) : NULL;
 	char id[27];
 
-	if (json) {
-		(void)json_line(stdout, json); /* told at the end, by main() */
-		return;
-	}
 	dsec_id_print(event->subject, id);
-	(void)printf("%s\n", id); /* as above */
-	if (created && created->unenforced)
+	if (json)
+		(void)json_line(stdout, json); /* here and below it is ferror() that tells */
+	else
+		(void)printf("%s\n", id);
+	if (fflush(stdout) == EOF || ferror(stdout)) {
+		(void)fprintf(stderr, "dsec: create: stdout did not take this id: %s\n", id);
+		tally->lost = true;
+	}
+	if (!json && created && created->unenforced)
 		report_note(options, "%s: not enforced on this host:%s%s%s", id,
 			    created->unenforced & DSEC_LIMIT_MEMORY ? " memory" : "",
 			    created->unenforced & DSEC_LIMIT_PIDS ? " pids" : "",
 			    created->unenforced & DSEC_LIMIT_CPU ? " cpu" : "");
 }
 
-static void tally_show(const struct session *session, const struct tally *tally, int64_t wall_ms)
+static void created_count(void *state, const struct dsec_event *event)
 {
-	auto_json json_t *json = json_object();
+	struct tally *tally = state;
 
-	if (tally->refused && !session->options->json)
-		report_status(session, "create", &tally->why);
-	if (!session->options->json)
+	if (event->kind != DSEC_EV_CREATED)
 		return;
+	tally->created++;
+	created_show(tally, event);
+}
+
+static void tally_tell(struct session *session, const struct tally *tally, uint64_t asked,
+		       int64_t wall_ms)
+{
+	auto_json json_t *json = json_status(&session->failure);
+
 	/* As in created_json(). */
-	(void)json_object_set_new(json, "asked", json_amount(tally->created + tally->refused));
+	(void)json_object_set_new(json, "asked", json_amount(asked));
 	(void)json_object_set_new(json, "created", json_amount(tally->created));
-	(void)json_object_set_new(json, "refused", json_amount(tally->refused));
-	if (tally->refused)
-		(void)json_object_set_new(json, "status", json_status(&tally->why));
+	(void)json_object_set_new(json, "refused", json_amount(asked - tally->created));
 	(void)json_object_set_new(json, "wall_ms", json_integer(wall_ms));
-	(void)json_line(stdout, json); /* told at the end, by main() */
+	session_tell(session, json);
 }
 
 static int64_t clock_ms(void)
@@ -116,59 +128,37 @@ static int64_t clock_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void event_count(const struct options *options, const struct dsec_event *event,
-			struct tally *tally)
-{
-	bool good = event->status.code == DSEC_OK;
-
-	if (event->kind == DSEC_EV_CREATED && good) {
-		tally->created++;
-		created_show(options, event);
-		return;
-	}
-	if (event->kind == DSEC_EV_CREATED)
-		tally->refused++;
-	if (!good && !tally->why.code)
-		tally->why = event->status;
-}
-
 static int create_all(struct session *session, const char *image)
 {
 	const struct options *options = session->options;
 	uint64_t asked = options->count ? options->count : 1;
+	struct tally tally = { .options = options };
 	int64_t begun_ms = clock_ms();
 	int64_t ticket = create_start(session, image, (uint32_t)asked, DSEC_DISCONNECT_KEEP);
-	struct tally tally = { 0 };
-	struct dsec_event *event;
-	bool last = false;
 
-	while (!last) {
-		if (session_next(session, ticket, &event) < 0)
-			return EXIT_TROUBLE;
-		last = event->flags & DSEC_LAST;
-		event_count(options, event, &tally);
-		dsec_event_free(event);
-	}
-	tally.refused = asked - tally.created;
-	tally_show(session, &tally, clock_ms() - begun_ms);
-	return tally.refused ? EXIT_TROUBLE : 0;
+	(void)session_events(session, ticket, "create", created_count,
+			     &tally); /* session->failure */
+	if (tally.created < asked && session->failure.code == DSEC_OK)
+		(void)session_fail_error(session, -EIO, "create", "some were not created");
+	tally_tell(session, &tally, asked, clock_ms() - begun_ms);
+	return session->failure.code != DSEC_OK || tally.lost ? EXIT_TROUBLE : 0;
 }
 
 int verb_create(const struct options *options)
 {
 	const char *image = options->image;
-	struct session session;
-	int status;
+	struct session session = { .options = options };
+	int status = EXIT_TROUBLE;
 
 	if (!image && options->argument_count)
 		image = options->arguments[0];
-	if (!image || options->argument_count > (options->image ? 0 : 1)) {
-		(void)fputs("dsec: create wants one image\n", stderr);
-		return EXIT_TROUBLE;
-	}
-	if (session_open(&session, options, false) < 0)
-		return EXIT_TROUBLE;
-	status = create_all(&session, image);
-	session_close(&session);
-	return status;
+	if (!image || options->argument_count > (options->image ? 0 : 1))
+		status = session_refuse(&session, "create wants one image");
+	else if (address_is_private(options))
+		status = session_refuse(&session,
+					"create: private: is an engine that goes, and all "
+					"sandboxes with it");
+	else if (session_open(&session, false) == 0)
+		status = create_all(&session, image);
+	return session_end(&session, status);
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sdk/cli/session.h"
+#include "sdk/cli/report.h"
 #include "sdk/cli/values.h"
 
 json_t *json_text(struct dsec_bytes bytes)
@@ -30,7 +30,7 @@ json_t *json_amount(uint64_t amount)
 	return amount > INT64_MAX ? json_null() : json_integer((json_int_t)amount);
 }
 
-static json_t *json_base64(struct dsec_bytes bytes)
+json_t *json_base64(struct dsec_bytes bytes)
 {
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -72,19 +72,32 @@ int json_add_bytes(json_t *object, const char *name, struct dsec_bytes bytes)
 		       0;
 }
 
+static struct dsec_bytes text_of(const char *text)
+{
+	return (struct dsec_bytes){ text, strlen(text) };
+}
+
+/* "ENOENT"; the number of one that has no name here. */
+static json_t *json_errno(int error)
+{
+	const char *name = strerrorname_np(error);
+
+	return name ? json_string(name) : json_integer(error);
+}
+
 json_t *json_status(const struct dsec_status *status)
 {
 	json_t *object = json_object();
 
-	/* jansson refuses what is not UTF-8: such a text is left out. All fail on memory alone. */
-	(void)json_object_set_new(object, "code", json_string(code_name(status->code)));
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_object_set_new(object, "status", json_string(code_name(status->code)));
 	(void)json_object_set_new(object, "blame", json_string(blame_name(status->blame)));
 	if (status->step[0])
-		(void)json_object_set_new(object, "step", json_string(status->step));
+		(void)json_add_bytes(object, "step", text_of(status->step));
 	if (status->detail[0])
-		(void)json_object_set_new(object, "detail", json_string(status->detail));
+		(void)json_add_bytes(object, "detail", text_of(status->detail));
 	if (status->error)
-		(void)json_object_set_new(object, "errno", json_integer(status->error));
+		(void)json_object_set_new(object, "errno", json_errno(status->error));
 	if (status->retry_after_ms)
 		(void)json_object_set_new(object, "retry_after_ms",
 					  json_integer(status->retry_after_ms));

@@ -15,7 +15,8 @@ json_t *json_id(struct dsec_id id);
 json_t *json_amount(uint64_t amount);
 /* "NAME": text; where that is null also "NAME_base64", or "base64" for the name "text". */
 int json_add_bytes(json_t *object, const char *name, struct dsec_bytes bytes);
-/* code, blame, and what else a status says. */
+json_t *json_base64(struct dsec_bytes bytes);
+/* status, blame, and what else a status says. */
 json_t *json_status(const struct dsec_status *status);
 /* One line, flushed. -EIO: it could not be written. */
 int json_line(FILE *file, const json_t *object);

@@ -2,32 +2,36 @@
  * The program `dsec`: finds the verb in its table and hands it the options. Called by the system.
  * It knows of the engine what dsec.h tells, and nothing else.
  */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "sdk/cli/session.h"
+#include "sdk/cli/streams.h"
 #include "sdk/cli/verbs.h"
 
 struct command {
 	const char *name;
 	enum verb verb;
 	int (*run)(const struct options *options);
+	bool takes_arguments;
 	const char *arguments, *help;
 };
 
 static const struct command commands[] = {
-	{ "run", VERB_RUN, verb_run, "IMAGE -- PROGRAM [ARGUMENT...]",
+	{ "run", VERB_RUN, verb_run, true, "IMAGE -- PROGRAM [ARGUMENT...]",
 	  "a sandbox, a program in it, and its output" },
-	{ "create", VERB_CREATE, verb_create, "IMAGE", "a sandbox that stays; writes its id" },
-	{ "exec", VERB_EXEC, verb_exec, "ID -- PROGRAM [ARGUMENT...]", "a program in a sandbox" },
-	{ "ps", VERB_PS, verb_ps, "", "the sandboxes there are" },
-	{ "rm", VERB_RM, verb_rm, "ID...", "destroy sandboxes" },
-	{ "stats", VERB_STATS, verb_stats, "ID...", "what they use now" },
-	{ "check", VERB_CHECK, verb_check, "",
+	{ "create", VERB_CREATE, verb_create, true, "IMAGE",
+	  "a sandbox that stays; writes its id" },
+	{ "exec", VERB_EXEC, verb_exec, true, "ID -- PROGRAM [ARGUMENT...]",
+	  "a program in a sandbox" },
+	{ "ps", VERB_PS, verb_ps, false, "", "the sandboxes there are" },
+	{ "rm", VERB_RM, verb_rm, true, "[--label KEY=VALUE] [ID...]", "destroy sandboxes" },
+	{ "stats", VERB_STATS, verb_stats, true, "[--label KEY=VALUE] [ID...]",
+	  "what they use now" },
+	{ "check", VERB_CHECK, verb_check, false, "",
 	  "what the engine holds, and what is left on the machine" },
-	{ "version", VERB_VERSION, verb_version, "", "of this program and of the engine" },
+	{ "version", VERB_VERSION, verb_version, false, "", "of this program and of the engine" },
 };
 
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -64,15 +68,31 @@ static void help_one(FILE *file, const struct command *command)
 	params_help(file, 0);
 }
 
+/* Whoever asked for JSON gets it for a command line that makes no sense, too. */
+static bool wants_json(int argc, char **argv)
+{
+	for (int at = 0; at < argc && strcmp(argv[at], "--") != 0; at++) {
+		if (!strcmp(argv[at], "--json"))
+			return true;
+	}
+	return false;
+}
+
+static int refuse(struct options *options, const char *what, const char *which)
+{
+	struct session session = { .options = options };
+
+	return session_end(&session,
+			   session_refuse(&session, "%s%s; see dsec --help", what, which));
+}
+
 static int run(int argc, char **argv, struct options *options)
 {
 	const struct command *command;
 	int used;
 
 	used = params_parse_global(argc, argv, options);
-	if (used < 0)
-		return EXIT_TROUBLE;
-	if (options->help) {
+	if (used >= 0 && options->help) {
 		help_all(stdout);
 		return 0;
 	}
@@ -80,31 +100,33 @@ static int run(int argc, char **argv, struct options *options)
 		help_all(stderr);
 		return EXIT_TROUBLE;
 	}
-	command = command_find(argv[used]);
-	if (!command) {
-		(void)fprintf(stderr, "dsec: there is no verb '%s'; see dsec --help\n", argv[used]);
-		return EXIT_TROUBLE;
+	command = used < 0 ? NULL : command_find(argv[used]);
+	if (command &&
+	    params_parse(argc - used - 1, argv + used + 1, command->verb, options) == 0) {
+		if (options->help) {
+			help_one(stdout, command);
+			return 0;
+		}
+		if (command->takes_arguments || !options->argument_count)
+			return command->run(options);
+		options->json = wants_json(argc, argv);
+		return refuse(options, command->name, " takes no arguments");
 	}
-	if (params_parse(argc - used - 1, argv + used + 1, command->verb, options) < 0)
-		return EXIT_TROUBLE;
-	if (options->help) {
-		help_one(stdout, command);
-		return 0;
-	}
-	return command->run(options);
+	options->json = wants_json(argc, argv);
+	return options->problem[0] ? refuse(options, options->problem, "") :
+				     refuse(options, "there is no such verb: ", argv[used]);
 }
 
 int main(int argc, char **argv)
 {
 	struct options options = { 0 };
+	struct streams streams;
 	int status;
 
+	if (streams_open(&streams) < 0)
+		return EXIT_TROUBLE;
 	(void)signal(SIGPIPE, SIG_IGN); /* a write says so, and then dsec ends in order */
 	status = run(argc - 1, argv + 1, &options);
 	params_done(&options);
-	if (fflush(stdout) == EOF || ferror(stdout)) {
-		(void)fprintf(stderr, "dsec: stdout: %s\n", strerror(errno));
-		return EXIT_TROUBLE;
-	}
-	return status;
+	return streams_close(&streams, status);
 }

@@ -14,9 +14,16 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/streams.h"
 #include "sdk/cli/values.h"
 
-enum { INPUT_BYTES_MAX = 1 << 20, OUTPUT_BYTES_DEFAULT = 1 << 20 };
+enum { INPUT_BYTES_MAX = 768 << 10, OUTPUT_BYTES_DEFAULT = 1 << 20 };
+
+struct outcome {
+	struct session *session;
+	struct dsec_id sandbox;
+	int status; /* dsec's */
+};
 
 static const char *reason_name(uint32_t reason)
 {
@@ -38,13 +45,12 @@ static int stdin_read(char **ret_data, size_t *ret_bytes)
 	if (!data)
 		return -ENOMEM;
 	while (bytes <= INPUT_BYTES_MAX) {
-		n = read(STDIN_FILENO, data + bytes, INPUT_BYTES_MAX + 1 - bytes);
+		n = stream_read(STDIN_FILENO, data + bytes, INPUT_BYTES_MAX + 1 - bytes);
+		if (n < 0)
+			return (int)n;
 		if (n == 0)
 			break;
-		if (n > 0)
-			bytes += (size_t)n;
-		else if (errno != EINTR)
-			return -errno;
+		bytes += (size_t)n;
 	}
 	if (bytes > INPUT_BYTES_MAX)
 		return -EFBIG;
@@ -112,8 +118,6 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 	json_t *object = json_status(&event->status);
 
 	(void)json_object_set_new(object, "sandbox", json_id(sandbox));
-	(void)json_object_set_new(object, "status", json_string(code_name(event->status.code)));
-	(void)json_object_del(object, "code"); /* in a result, code is the program's */
 	if (!result)
 		return object;
 	(void)json_object_set_new(object, "exec", json_amount(result->exec));
@@ -141,46 +145,31 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 	return object;
 }
 
-static int bytes_write(FILE *file, struct dsec_bytes bytes)
+/* Whether it got out is told at the end, by main(). */
+static void bytes_write(FILE *file, struct dsec_bytes bytes)
 {
-	if (bytes.bytes && fwrite(bytes.data, 1, bytes.bytes, file) != bytes.bytes)
-		return -EIO;
-	return 0;
+	if (bytes.bytes)
+		(void)fwrite(bytes.data, 1, bytes.bytes, file);
+	(void)fflush(file);
 }
 
 /* Head and tail; what lies between is told on stderr, where it cannot be taken for output. */
-static int output_show(const struct options *options, const struct dsec_output *output, FILE *file)
+static void output_show(const struct options *options, const struct dsec_output *output, FILE *file)
 {
 	uint64_t kept = output->head.bytes + output->tail.bytes;
 	char gone[VALUE_TEXT_BYTES];
-	int r;
 
-	r = bytes_write(file, output->head);
-	if (r < 0 || fflush(file) == EOF)
-		return -EIO;
+	bytes_write(file, output->head);
 	if (output->truncated) {
 		value_print_count(output->total_bytes > kept ? output->total_bytes - kept : 0,
 				  gone);
 		report_note(options, "%s: %s bytes are not kept here; --output-max keeps more",
 			    output->stream == 1 ? "stdout" : "stderr", gone);
 	}
-	r = bytes_write(file, output->tail);
-	return r < 0 || fflush(file) == EOF ? -EIO : 0;
+	bytes_write(file, output->tail);
 }
 
-static int outputs_show(const struct options *options, const struct dsec_result *result)
-{
-	int r = 0;
-
-	for (uint32_t at = 0; at < result->output_count && r == 0; at++) {
-		const struct dsec_output *output = &result->outputs[at];
-
-		r = output_show(options, output, output->stream == 1 ? stdout : stderr);
-	}
-	return r;
-}
-
-static void end_tell(const struct session *session, const struct dsec_event *event)
+static void end_tell(struct session *session, const struct dsec_event *event)
 {
 	const struct dsec_result *result = event->body;
 	const struct options *options = session->options;
@@ -203,7 +192,7 @@ static void end_tell(const struct session *session, const struct dsec_event *eve
 	else if (result->reason == DSEC_END_UNKNOWN)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)
-		report_status(session, "starting the program", &event->status);
+		(void)session_fail(session, "starting the program", &event->status);
 }
 
 /* As a shell would say it. */
@@ -231,75 +220,56 @@ static int exit_status(const struct dsec_event *event)
 	}
 }
 
-static int status_file_write(const struct options *options, const json_t *json)
+static void outcome_show(struct outcome *outcome, const struct dsec_event *event)
 {
-	FILE *file;
-	int r;
+	struct session *session = outcome->session;
+	const struct options *options = session->options;
+	const struct dsec_result *result = event->body;
+	auto_json json_t *json = result_json(outcome->sandbox, event);
 
-	if (!options->status_file)
-		return 0;
-	file = fopen(options->status_file, "we");
-	if (!file)
-		return -errno;
-	r = json_line(file, json);
-	if (fclose(file) == EOF && r == 0)
-		r = -EIO;
-	return r;
+	outcome->status = exit_status(event);
+	session_tell(session, json);
+	if (!result) {
+		(void)session_fail(session, "exec", &event->status);
+		return;
+	}
+	for (uint32_t at = 0; at < result->output_count && !options->json; at++)
+		output_show(options, &result->outputs[at],
+			    result->outputs[at].stream == 1 ? stdout : stderr);
+	if (!options->json || result->reason == DSEC_NOT_STARTED)
+		end_tell(session, event);
 }
 
-static int outcome_show(struct session *session, struct dsec_id sandbox,
-			const struct dsec_event *event)
+static void last_show(void *state, const struct dsec_event *event)
 {
-	const struct options *options = session->options;
-	auto_json json_t *json = result_json(sandbox, event);
-	int status = exit_status(event), r;
+	if (event->flags & DSEC_LAST)
+		outcome_show(state, event);
+}
 
-	r = status_file_write(options, json);
-	if (r < 0) {
-		(void)fprintf(stderr, "dsec: %s: %s\n", options->status_file, strerror(-r));
-		status = EXIT_TROUBLE;
-	}
-	r = 0;
-	if (options->json)
-		r = json_line(stdout, json);
-	else if (event->body)
-		r = outputs_show(options, event->body);
-	if (r < 0) {
-		(void)fputs("dsec: output could not be written\n", stderr);
-		return EXIT_TROUBLE;
-	}
-	if (event->body && !options->json)
-		end_tell(session, event);
-	else if (!event->body)
-		report_status(session, "exec", &event->status);
-	return status;
+static int stdin_refuse(struct session *session, int r)
+{
+	char text[128];
+
+	(void)snprintf(text, sizeof(text), "stdin: %s%s", strerror(-r),
+		       r == -EFBIG ? " (at most 768 KiB)" : ""); /* fits */
+	return session_fail_error(session, r, "stdin", text);
 }
 
 int outcome_run(struct session *session, struct dsec_id sandbox)
 {
+	struct outcome outcome = { session, sandbox, EXIT_TROUBLE };
 	struct dsec_bytes input = { NULL, 0 };
 	auto_free char *data = NULL;
-	struct dsec_event *event;
 	int64_t ticket;
 	int r = 0;
 
 	if (session->options->input)
 		r = stdin_read(&data, &input.bytes);
-	if (r < 0) {
-		(void)fprintf(stderr, "dsec: stdin: %s%s\n", strerror(-r),
-			      r == -EFBIG ? " (at most 1 MiB)" : "");
-		return EXIT_TROUBLE;
-	}
+	if (r < 0)
+		return stdin_refuse(session, r);
 	input.data = data;
 	ticket = exec_start(session, sandbox, input);
-	for (;;) {
-		if (session_next(session, ticket, &event) < 0)
-			return EXIT_TROUBLE;
-		if (event->flags & DSEC_LAST)
-			break;
-		dsec_event_free(event);
-	}
-	r = outcome_show(session, sandbox, event);
-	dsec_event_free(event);
-	return r;
+	/* What failed is remembered, and the status is trouble until there is a result. */
+	(void)session_events(session, ticket, NULL, last_show, &outcome);
+	return outcome.status;
 }

@@ -39,7 +39,8 @@ struct param {
 #define MADE	    (VERB_RUN | VERB_CREATE)
 #define RAN	    (VERB_RUN | VERB_EXEC)
 #define S	    1000ull
-#define YEAR_MS	    (366ull * 86400 * S)
+#define DAY_MS	    (86400 * S)
+#define YEAR_MS	    (366 * DAY_MS)
 
 static const struct param params[] = {
 	{ "address", 'H', PARAM_TEXT, VERB_ALL, FIELD(address), 0, 0, "ADDRESS",
@@ -47,8 +48,8 @@ static const struct param params[] = {
 	{ "json", 0, PARAM_ON, VERB_ALL, FIELD(json), 0, 0, NULL, "write JSON to stdout" },
 	{ "quiet", 'q', PARAM_ON, VERB_ALL, FIELD(quiet), 0, 0, NULL, "no notes; ids alone" },
 	{ "no-color", 0, PARAM_ON, VERB_ALL, FIELD(no_color), 0, 0, NULL, "no bold headings" },
-	{ "timeout", 0, PARAM_TIME, VERB_ALL, FIELD(timeout_ms), 1, UINT32_MAX, "TIME",
-	  "run, exec: of the program; others: of the request" },
+	{ "timeout", 0, PARAM_TIME, VERB_ALL, FIELD(timeout_ms), 1, DAY_MS, "TIME",
+	  "run, exec: of the program (10m; at most 24h); others: of the request" },
 	{ "help", 0, PARAM_ON, VERB_ALL, FIELD(help), 0, 0, NULL, "say this, and end" },
 	{ "image", 0, PARAM_TEXT, MADE, FIELD(image), 0, 0, "IMAGE", "in place of the argument" },
 	{ "name", 0, PARAM_TEXT, MADE, FIELD(name), 0, 0, "NAME", "label name=NAME" },
@@ -71,7 +72,7 @@ static const struct param params[] = {
 	  "never on a root file system that was used before" },
 	{ "count", 0, PARAM_NUMBER, VERB_CREATE, FIELD(count), 1, 1 << 20, "N", "how many" },
 	{ "images", 0, PARAM_TEXT, VERB_RUN, FIELD(images), 0, 0, "DIR",
-	  "images of an engine that is started for this" },
+	  "images of an engine started for this: /var/lib/dsec/images" },
 	{ "rm", 0, PARAM_ON, VERB_RUN, FIELD(remove), 0, 0, NULL,
 	  "destroy the sandbox when the program ended: the default" },
 	{ "keep", 0, PARAM_ON, VERB_RUN, FIELD(keep), 0, 0, NULL,
@@ -81,20 +82,22 @@ static const struct param params[] = {
 	{ "workdir", 'w', PARAM_TEXT, RAN, FIELD(cwd), 0, 0, "DIR", "where the program starts" },
 	{ "user", 'u', PARAM_TEXT, MADE | VERB_EXEC, FIELD(user), 0, 0, "USER",
 	  "name, uid or uid:gid" },
-	{ "input", 'i', PARAM_ON, RAN, FIELD(input), 0, 0, NULL, "give it all of stdin" },
+	{ "input", 'i', PARAM_ON, RAN, FIELD(input), 0, 0, NULL,
+	  "give it all of stdin, at most 768 KiB" },
 	{ "output-max", 0, PARAM_BYTES, RAN, FIELD(output_bytes), 1, 1ull << 30, "SIZE",
 	  "kept of stdout and of stderr, half each from start and end" },
 	{ "status-file", 0, PARAM_TEXT, RAN, FIELD(status_file), 0, 0, "FILE",
 	  "write the result there as JSON" },
 	{ "instance", 0, PARAM_TEXT, VERB_CHECK, FIELD(instance), 0, 0, "NAME",
-	  "whose surroundings to look at: main" },
+	  "whose residue to look at; else as the address says" },
 };
 
 enum { PARAMS = sizeof(params) / sizeof(params[0]) };
 
-static int complain(const char *option, const char *what)
+static int complain(struct options *options, const char *option, const char *what)
 {
-	(void)fprintf(stderr, "dsec: %s: %s; see dsec --help\n", option, what);
+	(void)snprintf(options->problem, sizeof(options->problem), "%.80s: %s", option,
+		       what); /* cut is fine */
 	return -EINVAL;
 }
 
@@ -158,22 +161,36 @@ static int amount_parse(const struct param *p, const char *text, uint64_t *ret)
 	}
 }
 
-static int amount_set(const struct param *p, const char *option, const char *text, uint64_t *ret)
+static void amount_print(const struct param *p, uint64_t amount, char *ret_text)
 {
-	char what[160];
+	if (p->type == PARAM_BYTES)
+		value_print_exact_bytes(amount, ret_text);
+	else if (p->type == PARAM_TIME)
+		value_print_exact_ms(amount, ret_text);
+	else
+		(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64, amount); /* fits */
+}
+
+static int amount_set(const struct param *p, const char *option, const char *text,
+		      struct options *options)
+{
+	char what[160], min[VALUE_TEXT_BYTES], max[VALUE_TEXT_BYTES];
 	uint64_t amount = 0;
 	int r;
 
 	r = amount_parse(p, text, &amount);
 	if (r == -EINVAL) {
 		(void)snprintf(what, sizeof(what), "'%.40s' is not %s", text, p->value); /* cut */
-		return complain(option, what);
+		return complain(options, option, what);
 	}
 	if (r < 0 || (p->max && (amount < p->min || amount > p->max))) {
-		(void)snprintf(what, sizeof(what), "'%.40s' is out of range", text); /* cut */
-		return complain(option, what);
+		amount_print(p, p->min, min);
+		amount_print(p, p->max, max);
+		(void)snprintf(what, sizeof(what), "'%.40s' is not from %s to %s", text, min,
+			       max); /* cut */
+		return complain(options, option, what);
 	}
-	*ret = amount;
+	*(uint64_t *)((char *)options + p->offset) = amount;
 	return 0;
 }
 
@@ -188,12 +205,12 @@ static int param_set(const struct param *p, const char *option, const char *text
 		return 0;
 	case PARAM_TEXT:
 		if (!*text)
-			return complain(option, "is empty");
+			return complain(options, option, "is empty");
 		*(const char **)field = text;
 		return 0;
 	case PARAM_PAIRS:
 		if (*text == '=' || !strchr(text, '='))
-			return complain(option, "wants KEY=VALUE");
+			return complain(options, option, "wants KEY=VALUE");
 		return texts_add(field, text);
 	case PARAM_TEXTS:
 		return texts_add(field, text);
@@ -203,7 +220,7 @@ static int param_set(const struct param *p, const char *option, const char *text
 	case PARAM_CHOICE:
 		break;
 	}
-	return amount_set(p, option, text, field);
+	return amount_set(p, option, text, options);
 }
 
 /* "--name", "--name=value", "--name value". How many arguments it took. */
@@ -215,12 +232,12 @@ static int long_parse(int argc, char **argv, uint32_t verbs, struct options *opt
 	int used = 1, r;
 
 	if (!p)
-		return complain(argv[0], "no such option here");
+		return complain(options, argv[0], "no such option here");
 	if (p->type == PARAM_ON && text)
-		return complain(argv[0], "takes no value");
+		return complain(options, argv[0], "takes no value");
 	if (p->type != PARAM_ON && !text) {
 		if (argc < 2)
-			return complain(argv[0], "wants a value");
+			return complain(options, argv[0], "wants a value");
 		text = argv[1];
 		used = 2;
 	}
@@ -236,10 +253,10 @@ static int short_parse(int argc, char **argv, uint32_t verbs, struct options *op
 		int r;
 
 		if (!p)
-			return complain(argv[0], "no such option here");
+			return complain(options, argv[0], "no such option here");
 		if (p->type != PARAM_ON) {
 			if (!at[1] && argc < 2)
-				return complain(argv[0], "wants a value");
+				return complain(options, argv[0], "wants a value");
 			r = param_set(p, argv[0], at[1] ? at + 1 : argv[1], options);
 			return r < 0 ? r : at[1] ? 1 : 2;
 		}
@@ -281,7 +298,7 @@ int params_parse_global(int argc, char **argv, struct options *options)
 		int used;
 
 		if (p && !is_global(p))
-			return complain(argument, "belongs after the verb");
+			return complain(options, argument, "belongs after the verb");
 		used = option_parse(argc - at, argv + at, VERB_ALL, options);
 		if (used < 0)
 			return used;

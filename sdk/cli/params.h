@@ -43,16 +43,17 @@ struct options {
 	/* what is no option */
 	char **arguments;
 	int argument_count;
-	char **command; /* run, exec: the program and its arguments */
+	char problem[256]; /* what is wrong with it, after -EINVAL */
+	char **command;	   /* run, exec: the program and its arguments */
 	int command_count;
 };
 
-/* Options and their values before the verb. The number of arguments used; -EINVAL, explained. */
+/* Options and their values before the verb. The number of arguments used; -EINVAL: see problem. */
 int params_parse_global(int argc, char **argv, struct options *options);
 
 /*
  * Everything after the verb. For run and exec what follows `leading` arguments, or "--", is the
- * command, and its options are its own. -EINVAL, explained on stderr.
+ * command, and its options are its own. -EINVAL: see problem.
  */
 int params_parse(int argc, char **argv, enum verb verb, struct options *options);
 

@@ -1,4 +1,5 @@
 /* `dsec ps`: which sandboxes there are. Called by main.c. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
-#include "sdk/cli/session.h"
+#include "sdk/cli/select.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -26,18 +27,25 @@ static const char *state_name(uint32_t state)
 	return names[state < sizeof(names) / sizeof(names[0]) ? state : 0];
 }
 
-static json_t *labels_json(const struct dsec_row *row)
+/* Bytes that are no UTF-8 cannot be keys: labels with any are listed beside the others. */
+static void labels_add(json_t *object, const struct dsec_row *row)
 {
-	json_t *object = json_object();
+	json_t *labels = json_object(), *others = json_array();
 
 	for (uint32_t at = 0; at < row->label_count; at++) {
-		struct dsec_bytes key = row->labels[at].key;
+		struct dsec_bytes key = row->labels[at].key, value = row->labels[at].value;
 
-		/* A key that is no UTF-8 cannot be one here, and is left out. */
-		(void)json_object_setn_new(object, key.data, key.bytes,
-					   json_text(row->labels[at].value));
+		if (value_is_utf8(key))
+			(void)json_object_setn_new(labels, key.data, key.bytes, json_text(value));
+		if (!value_is_utf8(key) || !value_is_utf8(value))
+			(void)json_array_append_new(others,
+						    json_pack("{s:o, s:o}", "key", json_base64(key),
+							      "value", json_base64(value)));
 	}
-	return object;
+	(void)json_object_set_new(object, "labels", labels);
+	if (json_array_size(others))
+		(void)json_object_set(object, "labels_base64", others);
+	json_decref(others);
 }
 
 static void row_json(const struct dsec_row *row)
@@ -54,7 +62,7 @@ static void row_json(const struct dsec_row *row)
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
 	(void)json_object_set_new(object, "idle_ms", json_amount(row->idle_ms));
 	(void)json_object_set_new(object, "ttl_ms", json_amount(row->ttl_ms));
-	(void)json_object_set_new(object, "labels", labels_json(row));
+	labels_add(object, row);
 	(void)json_line(stdout, object); /* told at the end, by main() */
 }
 
@@ -99,46 +107,41 @@ static void row_show(const struct dsec_row *row, bool id_alone)
 	table_end();
 }
 
+static void row_tell(void *state, const struct dsec_event *event)
+{
+	const struct options *options = state;
+
+	if (event->kind != DSEC_EV_ROW || !event->body)
+		return;
+	if (options->json)
+		row_json(event->body);
+	else
+		row_show(event->body, options->quiet);
+}
+
 static int list(struct session *session)
 {
 	const struct options *options = session->options;
 	struct dsec_list_opts opts = { .size = sizeof(opts) };
 	struct dsec_call call = session_call(session);
-	auto_free struct dsec_label *labels = session_labels(options, &opts.label_count);
-	struct dsec_event *event;
-	bool last = false;
-	int status = 0;
-	int64_t ticket;
+	auto_free struct dsec_label *labels = select_labels(options, &opts.label_count);
 
+	if (!labels)
+		return session_fail_error(session, -ENOMEM, "request", strerror(ENOMEM));
 	opts.labels = labels;
-	ticket = dsec_list(session->d, &call, &opts);
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	while (!last) {
-		if (session_next(session, ticket, &event) < 0)
-			return EXIT_TROUBLE;
-		last = event->flags & DSEC_LAST;
-		if (event->status.code != DSEC_OK) {
-			report_status(session, "ps", &event->status);
-			status = EXIT_TROUBLE;
-		} else if (event->kind == DSEC_EV_ROW && event->body && options->json) {
-			row_json(event->body);
-		} else if (event->kind == DSEC_EV_ROW && event->body) {
-			row_show(event->body, options->quiet);
-		}
-		dsec_event_free(event);
-	}
-	return status;
+	return session_events(session, dsec_list(session->d, &call, &opts), "ps", row_tell,
+			      (void *)options) < 0 ?
+		       EXIT_TROUBLE :
+		       0;
 }
 
 int verb_ps(const struct options *options)
 {
-	struct session session;
-	int status;
+	struct session session = { .options = options };
 
-	if (session_open(&session, options, false) < 0)
-		return EXIT_TROUBLE;
-	status = list(&session);
-	session_close(&session);
-	return status;
+	if (session_open(&session, false) < 0)
+		return session_end(&session, EXIT_TROUBLE);
+	return session_end(&session, list(&session));
 }

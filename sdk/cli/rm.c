@@ -1,52 +1,31 @@
 /* `dsec rm`: sandboxes go. Called by main.c. */
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/select.h"
 #include "sdk/cli/verbs.h"
-#include "sdk/cli/session.h"
 
 static int remove_all(struct session *session)
 {
 	auto_free struct dsec_id *ids = NULL;
 	auto_free struct dsec_label *labels = NULL;
+	auto_json json_t *json = NULL;
 	struct dsec_call call = session_call(session);
 	struct dsec_select select;
-	struct dsec_event *event;
-	bool last = false;
-	int status = 0;
-	int64_t ticket;
 
-	if (session_select(session, &select, &ids, &labels) < 0)
+	if (select_all(session, &select, &ids, &labels) < 0)
 		return EXIT_TROUBLE;
-	ticket = dsec_destroy(session->d, &call, &select);
-	while (!last) {
-		if (session_next(session, ticket, &event) < 0)
-			return EXIT_TROUBLE;
-		last = event->flags & DSEC_LAST;
-		if (event->status.code != DSEC_OK) {
-			report_status(session, "rm", &event->status);
-			status = EXIT_TROUBLE;
-		}
-		if (last && session->options->json) {
-			auto_json json_t *json = json_status(&event->status);
-
-			(void)json_line(stdout, json); /* told at the end, by main() */
-		}
-		dsec_event_free(event);
-	}
-	return status;
+	if (session_events(session, dsec_destroy(session->d, &call, &select), "rm", NULL, NULL) < 0)
+		return EXIT_TROUBLE;
+	json = json_status(&session->failure); /* none */
+	session_tell(session, json);
+	return 0;
 }
 
 int verb_rm(const struct options *options)
 {
-	struct session session;
-	int status;
+	struct session session = { .options = options };
 
-	if (session_open(&session, options, false) < 0)
-		return EXIT_TROUBLE;
-	status = remove_all(&session);
-	session_close(&session);
-	return status;
+	if (session_open(&session, false) < 0)
+		return session_end(&session, EXIT_TROUBLE);
+	return session_end(&session, remove_all(&session));
 }

@@ -1,6 +1,6 @@
 /*
- * The verbs' way to an engine. Called by every verb. Whatever comes from an engine and goes to a
- * terminal goes through value_write().
+ * The verbs' way to an engine and back. Called by every verb. A verb that failed has said so on
+ * stderr, and exactly one JSON object tells how it ended where one is wanted.
  */
 #include "sdk/cli/session.h"
 
@@ -8,294 +8,176 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "sdk/cli/cleanup.h"
-#include "sdk/cli/values.h"
+#include "sdk/cli/json.h"
 
-enum { ID_CHARACTERS = 26, ARENA_BYTES = 4 << 20 /* stdin goes in one piece */ };
+enum { ARENA_BYTES = 4 << 20 /* stdin goes in one piece */, LINE_BYTES_MAX = 1024 };
 
-/* ---- words ---- */
+/* ---- what failed ---- */
 
-const char *code_name(uint32_t code)
+int session_fail(struct session *session, const char *what, const struct dsec_status *status)
 {
-	static const char *const names[] = {
-		"ok",	       "refused",  "invalid",	"denied", "absent",  "conflict",
-		"unsupported", "deadline", "cancelled", "failed", "unknown", "lost",
-	};
-
-	return code < sizeof(names) / sizeof(names[0]) ? names[code] : "failed";
+	if (session->failure.code == DSEC_OK)
+		session->failure = *status;
+	report_status(what, status);
+	return EXIT_TROUBLE;
 }
 
-const char *blame_name(uint32_t blame)
+int session_fail_error(struct session *session, int r, const char *step, const char *text)
 {
-	static const char *const names[] = { "none", "caller", "guest", "platform" };
-
-	return blame < sizeof(names) / sizeof(names[0]) ? names[blame] : "platform";
+	if (session->failure.code == DSEC_OK)
+		session->failure = status_of_error(r, step, text);
+	report_error(text);
+	return EXIT_TROUBLE;
 }
 
-const char *network_name(uint32_t network)
+int session_refuse(struct session *session, const char *format, ...)
 {
-	static const char *const names[] = { "none", "none", "private" };
-
-	return network < sizeof(names) / sizeof(names[0]) ? names[network] : "other";
-}
-
-/* What the user can do about it; NULL: nothing more to say. */
-static const char *status_hint(const char *what, const struct dsec_status *status)
-{
-	switch (status->code) {
-	case DSEC_REFUSED:
-		return "ask again later, or destroy what is not needed (dsec ps, dsec rm)";
-	case DSEC_UNSUPPORTED:
-		return "see dsecd --check; --allow-degraded does without limits this host lacks";
-	case DSEC_ABSENT:
-		return strcmp(what, "create") ? "dsec ps shows sandboxes" : NULL;
-	case DSEC_DEADLINE:
-		return "--timeout gives more time";
-	case DSEC_LOST:
-		return "see the engine's log";
-	default:
-		return NULL;
-	}
-}
-
-void report_status(const struct session *session, const char *what,
-		   const struct dsec_status *status)
-{
-	bool terminal = isatty(STDERR_FILENO);
-	const char *hint = status_hint(what, status);
-
-	(void)session;
-	(void)fprintf(stderr, "dsec: %s %s: ", what, code_name(status->code));
-	value_write(stderr, (struct dsec_bytes){ status->detail, strlen(status->detail) },
-		    terminal);
-	if (status->step[0]) {
-		(void)fputs(status->detail[0] ? " at " : "at ", stderr);
-		value_write(stderr, (struct dsec_bytes){ status->step, strlen(status->step) },
-			    terminal);
-	}
-	if (status->error)
-		(void)fprintf(stderr, " (%s)", strerror(status->error));
-	(void)fprintf(stderr, " [%s]", blame_name(status->blame));
-	if (status->retry_after_ms)
-		(void)fprintf(stderr, "; try again in %u ms", status->retry_after_ms);
-	if (hint)
-		(void)fprintf(stderr, "; %s", hint);
-	(void)fputc('\n', stderr); /* a stderr that takes nothing is nobody's to tell */
-}
-
-void report_note(const struct options *options, const char *format, ...)
-{
+	char text[LINE_BYTES_MAX];
 	va_list arguments;
 
-	if (options->quiet)
-		return;
-	(void)fputs("dsec: ", stderr); /* as above */
 	va_start(arguments, format);
-	(void)vfprintf(stderr, format, arguments);
+	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut is fine */
 	va_end(arguments);
-	(void)fputc('\n', stderr);
+	return session_fail_error(session, -EINVAL, "usage", text);
 }
 
-static int report_error(struct session *session, const char *what, int r)
+void session_tell(struct session *session, const json_t *json)
 {
-	const char *text = dsec_error(session->d, r);
-	bool terminal = isatty(STDERR_FILENO);
+	session->told = true;
+	if (session->options->json)
+		(void)json_line(stdout, json); /* told at the end, by main() */
+	/* The program has run: its exit status says more than that this is missing. */
+	if (session->status_file && json_line(session->status_file, json) < 0)
+		(void)fprintf(stderr, "dsec: %s: the result could not be written: %s\n",
+			      session->options->status_file, strerror(errno));
+}
 
-	(void)fprintf(stderr, "dsec: %s", what);
-	value_write(stderr, (struct dsec_bytes){ text, strlen(text) }, terminal);
-	(void)fputc('\n', stderr);
-	return r;
+int session_end(struct session *session, int status)
+{
+	if (session->failure.code != DSEC_OK && !session->told) {
+		auto_json json_t *json = json_status(&session->failure);
+
+		session_tell(session, json);
+	}
+	if (session->status_file)
+		(void)fclose(session->status_file); /* json_line() flushed it */
+	dsec_close(session->d);
+	return status;
 }
 
 /* ---- connections ---- */
+
+static const char *address_given(const struct options *options)
+{
+	const char *environment = getenv("DSEC_ADDRESS");
+
+	if (options->address)
+		return options->address;
+	return environment && *environment ? environment : NULL;
+}
+
+bool address_is_private(const struct options *options)
+{
+	const char *address = address_given(options);
+
+	return address && !strcmp(address, "private:");
+}
 
 static bool nobody_listens(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
-int session_open(struct session *session, const struct options *options, bool may_start)
+int session_connect(struct session *session, const struct dsec_open_opts *opts, bool *ret_named)
 {
-	const char *environment = getenv("DSEC_ADDRESS");
+	*ret_named = address_given(session->options) != NULL;
+	session->is_private = address_is_private(session->options);
+	return dsec_open(opts, &session->d);
+}
+
+static int status_file_open(struct session *session)
+{
+	const char *path = session->options->status_file;
+	char text[LINE_BYTES_MAX];
+
+	if (!path)
+		return 0;
+	session->status_file = fopen(path, "we");
+	if (session->status_file)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%s: %s", path, strerror(errno)); /* cut is fine */
+	(void)session_fail_error(session, -EINVAL, "status-file", text);
+	return -EINVAL;
+}
+
+int session_open(struct session *session, bool may_start)
+{
 	struct dsec_open_opts opts = {
 		.size = sizeof(opts),
-		.address = options->address,
-		.images = options->images,
+		.address = session->options->address,
+		.images = session->options->images,
 		.arena_bytes = ARENA_BYTES,
 	};
-	bool given = options->address || (environment && *environment);
+	bool named;
 	int r;
 
-	*session = (struct session){ .options = options };
-	r = dsec_open(&opts, &session->d);
-	if (nobody_listens(r) && may_start && !given) {
+	r = status_file_open(session);
+	if (r < 0)
+		return r;
+	r = session_connect(session, &opts, &named);
+	if (nobody_listens(r) && session->options->keep) {
+		(void)session_refuse(session, "run: --keep wants an engine that stays: %s",
+				     dsec_error(session->d, r));
+		return r;
+	}
+	if (nobody_listens(r) && may_start && !named) {
 		opts.address = "private:";
 		session->is_private = true;
 		r = dsec_open(&opts, &session->d);
-	} else if (options->address && !strcmp(options->address, "private:")) {
-		session->is_private = true;
 	}
 	if (r < 0)
-		(void)report_error(session, "", r);
+		(void)session_fail_error(session, r, "connect", dsec_error(session->d, r));
 	if (nobody_listens(r) && !session->is_private)
-		(void)fputs("dsec: is dsecd running? -H or $DSEC_ADDRESS says where\n", stderr);
+		report_error("is dsecd running? -H or $DSEC_ADDRESS says where");
 	return r;
 }
 
-void session_close(struct session *session)
-{
-	dsec_close(session->d);
-	session->d = NULL;
-}
+/* ---- requests ---- */
 
 struct dsec_call session_call(const struct session *session)
 {
 	return (struct dsec_call){
 		.size = sizeof(struct dsec_call),
-		.timeout_ms = (uint32_t)session->options->timeout_ms,
+		.timeout_ms = session->options->command_count ?
+				      0 /* --timeout is the program's */ :
+				      (uint32_t)session->options->timeout_ms,
 	};
 }
 
-int session_next(struct session *session, int64_t ticket, struct dsec_event **ret)
+int session_events(struct session *session, int64_t ticket, const char *what,
+		   void (*seen)(void *state, const struct dsec_event *event), void *state)
 {
-	int r = ticket < 0 ? (int)ticket : dsec_wait(session->d, ticket, -1, ret);
-
-	return r < 0 ? report_error(session, "", r) : 0;
-}
-
-struct dsec_label *session_labels(const struct options *options, uint32_t *ret_count)
-{
-	struct dsec_label *labels = calloc(options->labels.count + 1, sizeof(*labels));
-	uint32_t count = 0;
-
-	if (!labels)
-		return NULL;
-	for (; count < options->labels.count; count++) {
-		const char *text = options->labels.items[count], *equal = strchr(text, '=');
-
-		labels[count].key = (struct dsec_bytes){ text, (size_t)(equal - text) };
-		labels[count].value = (struct dsec_bytes){ equal + 1, strlen(equal + 1) };
-	}
-	if (options->name)
-		labels[count++] = (struct dsec_label){
-			{ "name", 4 },
-			{ options->name, strlen(options->name) },
-		};
-	*ret_count = count;
-	return labels;
-}
-
-/* ---- ids ---- */
-
-struct search {
-	const char *text; /* beginning or end of an id; NULL: every row */
-	struct dsec_id found;
-	uint32_t count;
-};
-
-static bool id_matches(struct dsec_id id, const char *text)
-{
-	size_t bytes = strlen(text);
-	char name[ID_CHARACTERS + 1];
-
-	dsec_id_print(id, name);
-	return bytes && bytes <= ID_CHARACTERS &&
-	       (!strncasecmp(name, text, bytes) || !strcasecmp(name + ID_CHARACTERS - bytes, text));
-}
-
-static int rows_search(struct session *session, const struct dsec_list_opts *opts,
-		       struct search *search)
-{
-	struct dsec_call call = session_call(session);
-	int64_t ticket = dsec_list(session->d, &call, opts);
 	struct dsec_event *event;
-	bool last = false;
-	int r = 0;
+	bool told = false, last = false;
+	int r;
 
 	while (!last) {
-		int waited = session_next(session, ticket, &event);
-
-		if (waited < 0)
-			return waited;
+		r = ticket < 0 ? (int)ticket : dsec_wait(session->d, ticket, -1, &event);
+		if (r < 0) {
+			(void)session_fail_error(session, r, "request", dsec_error(session->d, r));
+			return r;
+		}
 		last = event->flags & DSEC_LAST;
-		if (event->status.code != DSEC_OK) {
-			report_status(session, "list", &event->status);
-			r = -EIO;
-		} else if (event->kind == DSEC_EV_ROW && event->body) {
-			const struct dsec_row *row = event->body;
-
-			if (!search->text || id_matches(row->id, search->text)) {
-				search->found = row->id;
-				search->count++;
-			}
+		if (what && event->status.code != DSEC_OK) {
+			if (!told)
+				(void)session_fail(session, what, &event->status);
+			told = true;
+		} else if (seen) {
+			seen(state, event);
 		}
 		dsec_event_free(event);
 	}
-	return r;
-}
-
-int session_resolve(struct session *session, const char *text, struct dsec_id *ret)
-{
-	static const char by_name[] = "name:";
-	struct dsec_label label = { { "name", 4 }, { 0 } };
-	struct dsec_list_opts opts = { .size = sizeof(opts) };
-	struct search search = { .text = text };
-	int r;
-
-	if (dsec_id_parse(text, ret) == 0)
-		return 0;
-	if (!strncmp(text, by_name, strlen(by_name))) {
-		text += strlen(by_name);
-		label.value = (struct dsec_bytes){ text, strlen(text) };
-		opts.labels = &label;
-		opts.label_count = 1;
-		search.text = NULL;
-	}
-	r = rows_search(session, &opts, &search);
-	if (r < 0)
-		return r;
-	if (search.count == 1) {
-		*ret = search.found;
-		return 0;
-	}
-	(void)fprintf(stderr, "dsec: %s: %s; dsec ps shows them\n", text,
-		      search.count ? "more than one sandbox" : "no such sandbox");
-	return search.count ? -ENOTUNIQ : -ENOENT;
-}
-
-int session_select(struct session *session, struct dsec_select *select, struct dsec_id **ret_ids,
-		   struct dsec_label **ret_labels)
-{
-	const struct options *options = session->options;
-	uint32_t count = (uint32_t)options->argument_count;
-	auto_free struct dsec_id *ids = calloc(count + 1, sizeof(*ids));
-	uint32_t label_count;
-	int r;
-
-	if (!count && !options->labels.count) {
-		(void)fputs("dsec: which? give ids, name:NAME or --label\n", stderr);
-		return -EINVAL;
-	}
-	if (!ids)
-		return -ENOMEM;
-	for (uint32_t at = 0; at < count; at++) {
-		r = session_resolve(session, options->arguments[at], &ids[at]);
-		if (r < 0)
-			return r;
-	}
-	*ret_labels = session_labels(options, &label_count);
-	if (!*ret_labels)
-		return -ENOMEM;
-	*ret_ids = ids;
-	*select = (struct dsec_select){
-		.size = sizeof(*select),
-		.count = count,
-		.ids = count ? ids : NULL,
-		.labels = label_count ? *ret_labels : NULL,
-		.label_count = label_count,
-	};
-	ids = NULL;
-	return 0;
+	return told ? -EIO : 0;
 }

@@ -1,57 +1,62 @@
-/* A connection for one verb, ids as people write them, and errors as people read them. */
+/* A connection for one verb, its requests, and how it tells that something failed. */
 #pragma once
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include <dsec/dsec.h>
+#include <jansson.h>
 
 #include "sdk/cli/params.h"
-
-/* Exit statuses that are not the guest's. */
-enum { EXIT_DIFFERS = 1, EXIT_TIMED_OUT = 124, EXIT_TROUBLE = 125 };
+#include "sdk/cli/report.h"
 
 struct session {
+	const struct options *options; /* set by the verb; the rest starts as zero */
 	struct dsec *d;
-	const struct options *options;
-	bool is_private; /* the engine is ours, and goes with us */
+	FILE *status_file;
+	struct dsec_status failure; /* the first; code DSEC_OK: none */
+	bool is_private;	    /* the engine is ours, and goes with us */
+	bool told;		    /* the result is written */
 };
 
 /*
- * Connects as the options say. With may_start and no address given, an engine of our own is started
- * where none listens. 0, or -errno after one line on stderr.
+ * Opens the status file, if there is to be one, and connects as the options say. With may_start and
+ * no address given, an engine of our own is started where none listens. 0, or -errno after a line
+ * on stderr.
  */
-int session_open(struct session *session, const struct options *options, bool may_start);
-void session_close(struct session *session);
+int session_open(struct session *session, bool may_start);
+/*
+ * Connects and says nothing. *ret_named: somebody said where the engine is. 0, or -errno, for which
+ * dsec_error() has the words.
+ */
+int session_connect(struct session *session, const struct dsec_open_opts *opts, bool *ret_named);
+/*
+ * The end of a verb, whatever state the session is in. With --json or a status file the failure is
+ * written there, unless a result was. Returns `status`.
+ */
+int session_end(struct session *session, int status);
 
-/* The ticket's next event; -errno after one line on stderr, also for a negative ticket. */
-int session_next(struct session *session, int64_t ticket, struct dsec_event **ret);
+/* The verb's result: on stdout with --json, and into the status file. */
+void session_tell(struct session *session, const json_t *json);
+
+/* One line on stderr; the first failure is what session_end() writes. They return EXIT_TROUBLE. */
+int session_fail(struct session *session, const char *what, const struct dsec_status *status);
+/* Of a call or of our own, with errno and words. */
+int session_fail_error(struct session *session, int r, const char *step, const char *text);
+/* The command line makes no sense. */
+__attribute__((format(printf, 2, 3))) int session_refuse(struct session *session,
+							 const char *format, ...);
+
+/*
+ * Fetches a ticket's events to the last one; a negative ticket is a call that failed. Those that
+ * went well are seen (seen may be NULL); the first that did not is told as `what`. With what NULL
+ * all are seen. 0, or -errno after a line on stderr, -EIO for an event.
+ */
+int session_events(struct session *session, int64_t ticket, const char *what,
+		   void (*seen)(void *state, const struct dsec_event *event), void *state);
 
 /* How the verb makes its calls: with the time-out that was asked for. */
 struct dsec_call session_call(const struct session *session);
 
-/* The options' labels as the library wants them; free() it. NULL: no memory. */
-struct dsec_label *session_labels(const struct options *options, uint32_t *ret_count);
-
-/*
- * An id, its unique beginning or end, or name:NAME. 0, or -errno after one line on stderr: -ENOENT
- * none, -ENOTUNIQ several.
- */
-int session_resolve(struct session *session, const char *text, struct dsec_id *ret);
-
-/*
- * All arguments and labels as a selection. *ret_ids is for free(), *ret_labels too. -EINVAL when
- * nothing is named at all.
- */
-int session_select(struct session *session, struct dsec_select *select, struct dsec_id **ret_ids,
-		   struct dsec_label **ret_labels);
-
-/* "dsec: create refused: DETAIL at STEP (errno) [blame]; what to do" */
-void report_status(const struct session *session, const char *what,
-		   const struct dsec_status *status);
-/* "dsec: TEXT", unless the user wants quiet; for notes, not for errors. */
-__attribute__((format(printf, 2, 3))) void report_note(const struct options *options,
-						       const char *format, ...);
-
-const char *code_name(uint32_t code);
-const char *blame_name(uint32_t blame);
-const char *network_name(uint32_t network);
+/* -H private: or the same in the environment. */
+bool address_is_private(const struct options *options);

@@ -5,7 +5,7 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
-#include "sdk/cli/session.h"
+#include "sdk/cli/select.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -61,6 +61,18 @@ static void usage_show(const struct dsec_usage *usage)
 	table_end();
 }
 
+static void usage_tell(void *state, const struct dsec_event *event)
+{
+	const struct options *options = state;
+
+	if (event->kind != DSEC_EV_ROW || !event->body)
+		return;
+	if (options->json)
+		usage_json(event->body);
+	else
+		usage_show(event->body);
+}
+
 static int stats(struct session *session)
 {
 	const struct options *options = session->options;
@@ -68,42 +80,23 @@ static int stats(struct session *session)
 	auto_free struct dsec_label *labels = NULL;
 	struct dsec_call call = session_call(session);
 	struct dsec_select select;
-	struct dsec_event *event;
-	bool last = false;
-	int status = 0;
 	int64_t ticket;
 
-	if (session_select(session, &select, &ids, &labels) < 0)
+	if (select_all(session, &select, &ids, &labels) < 0)
 		return EXIT_TROUBLE;
 	ticket = dsec_stats(session->d, &call, &select);
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	while (!last) {
-		if (session_next(session, ticket, &event) < 0)
-			return EXIT_TROUBLE;
-		last = event->flags & DSEC_LAST;
-		if (event->status.code != DSEC_OK) {
-			report_status(session, "stats", &event->status);
-			status = EXIT_TROUBLE;
-		} else if (event->kind == DSEC_EV_ROW && event->body) {
-			if (options->json)
-				usage_json(event->body);
-			else
-				usage_show(event->body);
-		}
-		dsec_event_free(event);
-	}
-	return status;
+	return session_events(session, ticket, "stats", usage_tell, (void *)options) < 0 ?
+		       EXIT_TROUBLE :
+		       0;
 }
 
 int verb_stats(const struct options *options)
 {
-	struct session session;
-	int status;
+	struct session session = { .options = options };
 
-	if (session_open(&session, options, false) < 0)
-		return EXIT_TROUBLE;
-	status = stats(&session);
-	session_close(&session);
-	return status;
+	if (session_open(&session, false) < 0)
+		return session_end(&session, EXIT_TROUBLE);
+	return session_end(&session, stats(&session));
 }

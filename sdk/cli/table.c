@@ -24,10 +24,9 @@ void table_head(const struct options *options, const struct column *columns)
 
 void table_cell(const struct column *column, struct dsec_bytes bytes)
 {
-	bool terminal = isatty(STDOUT_FILENO);
-	int columns = (int)(terminal ? value_columns(bytes) : bytes.bytes);
+	int columns = (int)value_columns(bytes);
 
-	value_write(stdout, bytes, terminal);
+	value_write(stdout, bytes);
 	if (column->width)
 		(void)printf("%*s ", column->width > columns ? column->width - columns : 0, "");
 }

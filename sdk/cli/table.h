@@ -11,7 +11,7 @@ struct column {
 };
 
 void table_head(const struct options *options, const struct column *columns);
-/* One cell; what others chose is made harmless on a terminal. */
+/* One cell; what others chose is made harmless. */
 void table_cell(const struct column *column, struct dsec_bytes bytes);
 void table_text(const struct column *column, const char *text);
 void table_end(void);

@@ -80,6 +80,37 @@ int value_parse_number(const char *text, uint64_t *ret)
 	return unit_parse(text, units, ret);
 }
 
+/* In the largest unit that divides it; `units` begin with 1 and grow. */
+static void unit_print(uint64_t value, const struct unit *units, char *ret_text)
+{
+	const struct unit *best = units;
+
+	for (; units->name; units++) {
+		if (value % units->factor == 0)
+			best = units;
+	}
+	(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64 "%s", value / best->factor,
+		       best->name); /* fits: 20 digits */
+}
+
+void value_print_exact_ms(uint64_t ms, char *ret_text)
+{
+	static const struct unit units[] = { { "ms", 1 },	    { "s", 1000 },
+					     { "m", 60 * 1000 },    { "h", 3600 * 1000 },
+					     { "d", 86400 * 1000 }, { NULL, 0 } };
+
+	unit_print(ms, units, ret_text);
+}
+
+void value_print_exact_bytes(uint64_t bytes, char *ret_text)
+{
+	static const struct unit units[] = { { "", 1 },		  { "K", 1ull << 10 },
+					     { "M", 1ull << 20 }, { "G", 1ull << 30 },
+					     { "T", 1ull << 40 }, { NULL, 0 } };
+
+	unit_print(bytes, units, ret_text);
+}
+
 void value_print_ms(uint64_t ms, char *ret_text)
 {
 	uint64_t s = ms / 1000, m = s / 60, h = m / 60, d = h / 24;
@@ -182,25 +213,21 @@ static bool is_control(const unsigned char *at, size_t bytes)
 	return bytes == 2 && at[0] == 0xc2 && at[1] < 0xa0;
 }
 
-void value_write(FILE *file, struct dsec_bytes bytes, bool is_terminal)
+void value_write(FILE *file, struct dsec_bytes bytes)
 {
 	const unsigned char *at = bytes.data;
 	size_t left = bytes.bytes;
 
-	if (!is_terminal) {
-		if (left)
-			(void)fwrite(at, 1, left, file); /* told at the end, by fclose() */
-		return;
-	}
+	/* Whether the file took it is told at the end, by main(). */
 	while (left) {
 		size_t n = character_bytes(at, left);
 
 		if (!n || is_control(at, n)) {
 			n = n ? n : 1;
 			for (size_t k = 0; k < n; k++)
-				(void)fprintf(file, "\\x%02x", at[k]); /* as above */
+				(void)fprintf(file, "\\x%02x", at[k]);
 		} else {
-			(void)fwrite(at, 1, n, file); /* as above */
+			(void)fwrite(at, 1, n, file);
 		}
 		at += n;
 		left -= n;

@@ -17,6 +17,10 @@ int value_parse_bytes(const char *text, uint64_t *ret_bytes);
 /* A whole decimal number. -EINVAL, -ERANGE. */
 int value_parse_number(const char *text, uint64_t *ret);
 
+/* As they are parsed, without loss: "1500ms", "24h"; "4K", "64T". ret_text has VALUE_TEXT_BYTES. */
+void value_print_exact_ms(uint64_t ms, char *ret_text);
+void value_print_exact_bytes(uint64_t bytes, char *ret_text);
+
 /* "12s", "4m", "1h56m", "3d"; UINT64_MAX: "-". ret_text has VALUE_TEXT_BYTES. */
 void value_print_ms(uint64_t ms, char *ret_text);
 /* "84 MB" with powers of 1024; UINT64_MAX: "-". */
@@ -25,10 +29,10 @@ void value_print_bytes(uint64_t bytes, char *ret_text);
 void value_print_count(uint64_t count, char *ret_text);
 
 /*
- * Writes bytes that others chose. On a terminal (`is_terminal`) control characters and what is not
- * UTF-8 become \xNN: nobody's name may move the cursor. Elsewhere bytes go as they are.
+ * Writes bytes that others chose. Control characters and what is not UTF-8 become \xNN: nobody's
+ * name may move the cursor or begin a line.
  */
-void value_write(FILE *file, struct dsec_bytes bytes, bool is_terminal);
+void value_write(FILE *file, struct dsec_bytes bytes);
 /* How many columns value_write() takes on a terminal, roughly: one per character. */
 size_t value_columns(struct dsec_bytes bytes);
 

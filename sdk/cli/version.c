@@ -3,11 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
-#include "sdk/cli/session.h"
+#include "sdk/cli/report.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
@@ -30,13 +29,11 @@ static json_t *caps_json(const struct dsec_caps *caps)
 
 static void caps_show(const struct dsec_caps *caps)
 {
-	bool terminal = isatty(STDOUT_FILENO);
-
 	/* Whether stdout took all is told at the end, by main(). */
 	(void)fputs("engine ", stdout);
-	value_write(stdout, (struct dsec_bytes){ caps->version, strlen(caps->version) }, terminal);
+	value_write(stdout, (struct dsec_bytes){ caps->version, strlen(caps->version) });
 	(void)fputs(" on Linux ", stdout);
-	value_write(stdout, (struct dsec_bytes){ caps->kernel, strlen(caps->kernel) }, terminal);
+	value_write(stdout, (struct dsec_bytes){ caps->kernel, strlen(caps->kernel) });
 	(void)printf(", %u shards, at most %u sandboxes\n", caps->shards, caps->sandboxes_max);
 	if (caps->unenforced)
 		(void)printf("not enforced on that host:%s%s%s\n",

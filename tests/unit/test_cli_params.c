@@ -1,6 +1,5 @@
 /* Command lines of the CLI. */
 #include <criterion/criterion.h>
-#include <criterion/redirect.h>
 #include <dsec/dsec.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -94,7 +93,7 @@ Test(cli_params, short_flags_join_and_a_lone_dash_is_an_argument)
 	line_free(line);
 }
 
-Test(cli_params, what_is_wrong_is_refused_and_never_clamped, .init = cr_redirect_stderr)
+Test(cli_params, what_is_wrong_is_refused_and_never_clamped)
 {
 	static const struct {
 		enum verb verb;
@@ -124,11 +123,33 @@ Test(cli_params, what_is_wrong_is_refused_and_never_clamped, .init = cr_redirect
 		struct line *line = parse(bad[at].verb, bad[at].text);
 
 		cr_assert_eq(line->result, -EINVAL, "%s", bad[at].text);
+		cr_assert_neq(line->options.problem[0], '\0', "%s", bad[at].text);
 		line_free(line);
 	}
 }
 
-Test(cli_params, only_options_of_every_verb_stand_before_it, .init = cr_redirect_stderr)
+Test(cli_params, what_is_out_of_range_is_told_the_range)
+{
+	static const struct {
+		const char *text, *problem;
+	} cases[] = {
+		{ "--disk 4K x -- y", "--disk: '4K' is not from 1M to 64T" },
+		{ "--pids 0 x -- y", "--pids: '0' is not from 1 to 4194304" },
+		{ "--timeout 25h x -- y", "--timeout: '25h' is not from 1ms to 1d" },
+		{ "--ttl 1ms x -- y", "--ttl: '1ms' is not from 1s to 366d" },
+		{ "--memory 99999999999999999999 x -- y",
+		  "--memory: '99999999999999999999' is not from 1M to 64T" },
+	};
+
+	for (size_t at = 0; at < sizeof(cases) / sizeof(cases[0]); at++) {
+		struct line *line = parse(VERB_RUN, cases[at].text);
+
+		cr_assert_str_eq(line->options.problem, cases[at].problem);
+		line_free(line);
+	}
+}
+
+Test(cli_params, only_options_of_every_verb_stand_before_it)
 {
 	char address[] = "-H", path[] = "/run/x.sock", json[] = "--json", ps[] = "ps";
 	char rm[] = "--rm", run[] = "run";

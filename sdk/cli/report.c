@@ -1,0 +1,137 @@
+/*
+ * Words for numbers, and lines on stderr. Called by every verb. Whatever others chose goes through
+ * value_write(). A stderr that takes nothing is nobody's to tell, but main() ends with 125 then.
+ */
+#include "sdk/cli/report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sdk/cli/values.h"
+
+enum { LINE_BYTES_MAX = 1024 };
+
+const char *code_name(uint32_t code)
+{
+	static const char *const names[] = {
+		"ok",	       "refused",  "invalid",	"denied", "absent",  "conflict",
+		"unsupported", "deadline", "cancelled", "failed", "unknown", "lost",
+	};
+
+	return code < sizeof(names) / sizeof(names[0]) ? names[code] : "failed";
+}
+
+const char *blame_name(uint32_t blame)
+{
+	static const char *const names[] = { "none", "caller", "guest", "platform" };
+
+	return blame < sizeof(names) / sizeof(names[0]) ? names[blame] : "platform";
+}
+
+const char *network_name(uint32_t network)
+{
+	static const char *const names[] = { "none", "none", "private" };
+
+	return network < sizeof(names) / sizeof(names[0]) ? names[network] : "other";
+}
+
+struct dsec_status status_of_error(int r, const char *step, const char *text)
+{
+	struct dsec_status status = { .code = DSEC_FAILED,
+				      .blame = DSEC_BLAME_PLATFORM,
+				      .error = -r };
+
+	switch (r) {
+	case -EINVAL:
+	case -E2BIG:
+	case -EFBIG:
+	case -EMSGSIZE:
+		status.code = DSEC_INVALID;
+		status.blame = DSEC_BLAME_CALLER;
+		break;
+	case -EACCES:
+	case -EPERM:
+		status.code = DSEC_DENIED;
+		status.blame = DSEC_BLAME_CALLER;
+		break;
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ENOTCONN:
+		status.code = DSEC_LOST;
+		break;
+	case -EPROTO:
+		status.code = DSEC_UNSUPPORTED;
+		break;
+	default:
+		break;
+	}
+	(void)snprintf(status.step, sizeof(status.step), "%s", step); /* cut, as below */
+	(void)snprintf(status.detail, sizeof(status.detail), "%s", text);
+	return status;
+}
+
+/* What the user can do about it; NULL: nothing more to say. */
+static const char *status_hint(const char *what, const struct dsec_status *status)
+{
+	switch (status->code) {
+	case DSEC_REFUSED:
+		return "ask again later, or destroy what is not needed (dsec ps, dsec rm)";
+	case DSEC_UNSUPPORTED:
+		return "see dsecd --check; --allow-degraded does without limits this host lacks";
+	case DSEC_ABSENT:
+		return strcmp(what, "create") ? "dsec ps shows sandboxes" : NULL;
+	case DSEC_DEADLINE:
+		return "--timeout gives more time";
+	case DSEC_LOST:
+		return "see the engine's log";
+	default:
+		return NULL;
+	}
+}
+
+static void text_write(const char *text)
+{
+	value_write(stderr, (struct dsec_bytes){ text, strlen(text) });
+}
+
+void report_status(const char *what, const struct dsec_status *status)
+{
+	const char *hint = status_hint(what, status);
+
+	(void)fprintf(stderr, "dsec: %s %s: ", what, code_name(status->code));
+	text_write(status->detail);
+	if (status->step[0]) {
+		(void)fputs(status->detail[0] ? " at " : "at ", stderr);
+		text_write(status->step);
+	}
+	if (status->error)
+		(void)fprintf(stderr, " (%s)", strerror(status->error));
+	(void)fprintf(stderr, " [%s]", blame_name(status->blame));
+	if (status->retry_after_ms)
+		(void)fprintf(stderr, "; try again in %u ms", status->retry_after_ms);
+	if (hint)
+		(void)fprintf(stderr, "; %s", hint);
+	(void)fputc('\n', stderr);
+}
+
+void report_error(const char *text)
+{
+	(void)fputs("dsec: ", stderr);
+	text_write(text);
+	(void)fputc('\n', stderr);
+}
+
+void report_note(const struct options *options, const char *format, ...)
+{
+	char text[LINE_BYTES_MAX];
+	va_list arguments;
+
+	if (options->quiet)
+		return;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut is fine */
+	va_end(arguments);
+	report_error(text);
+}
