@@ -55,4 +55,6 @@ int scene_holdings(struct scene *scene, struct dsec_holdings *ret);
 bool scene_settles(struct scene *scene, uint32_t timeout_ms);
 
 uint64_t claim_now_us(void);
+/* How long something may take: longer in an engine with sanitizers. */
+uint64_t claim_limit_us(uint64_t us);
 void claim_sleep_ms(uint32_t ms);

@@ -4,6 +4,7 @@
  */
 #include "tests/hostile/client/raw.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -239,7 +240,11 @@ void raw_put(struct raw *raw, const struct dsec_ring_request *entry)
 void raw_put_payload(struct raw *raw, struct dsec_ring_request *entry, const void *payload,
 		     uint32_t bytes)
 {
-	entry->payload_at = bytes ? raw_payload_at(raw) : 0;
+	uint64_t half = raw->welcome.arena_bytes / 2;
+
+	/* A large one has no place of its own: then nothing else may be in flight. */
+	assert(bytes <= half);
+	entry->payload_at = bytes > half / RAW_PAYLOADS ? half : raw_payload_at(raw);
 	entry->payload_bytes = bytes;
 	if (bytes)
 		memcpy(raw->arena + entry->payload_at, payload, bytes);

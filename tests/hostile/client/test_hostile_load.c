@@ -17,7 +17,7 @@
 enum {
 	LAST_MS = 60000,
 	CONNECTIONS = 500,
-	IDS_MAX = 30000,
+	IDS_MAX = 60000,
 	POPULATION = 1500,
 	LABELS = 64,
 	VARIABLES = 512
@@ -26,12 +26,12 @@ enum {
 static const struct dsec_wire_id nobody = { 0 };
 static const char *const sleeper[] = { "/bin/payload", "sleep", "600", NULL };
 
-/* With an arena for payloads of half a megabyte. */
+/* With an arena for payloads of a megabyte. */
 static bool load_open(struct scene *scene, struct raw *ret)
 {
 	struct dsec_ring_hello hello = raw_hello(DSEC_TRANSPORT_RING);
 
-	hello.arena_bytes = 64 << 20;
+	hello.arena_bytes = 4 << 20;
 	CHECK(raw_open_hello(ret, scene->engine.socket, &hello) == 0);
 	return true;
 }
@@ -98,7 +98,7 @@ static bool busy_client_dies(struct scene *scene, uint32_t on_disconnect,
 	claim_sleep_ms(300);
 	CHECK(kill(pid, SIGSTOP) == 0);
 	CHECK(neighbour_serve(scene, 200, &service) == 0);
-	CHECK(service.median_us < 20000);
+	CHECK(service.median_us < claim_limit_us(20000));
 	CHECK(neighbour_works(scene));
 	CHECK(kill(pid, SIGKILL) == 0);
 	CHECK(waitpid(pid, &status, 0) == pid);
@@ -308,7 +308,7 @@ static bool connections_over_the_limit_are_refused(struct scene *scene)
 	CHECK(served == 255); /* with the neighbour's 256 */
 	CHECK(refused == CONNECTIONS - served);
 	CHECK(neighbour_serve(scene, 200, &service) == 0);
-	CHECK(service.median_us < 20000);
+	CHECK(service.median_us < claim_limit_us(20000));
 	for (uint32_t i = 0; i < CONNECTIONS; i++)
 		raw_close(&raws[i]);
 	CHECK(scene_settles(scene, 5000));
@@ -349,10 +349,17 @@ static bool others_are_served_beside(struct scene *scene, struct raw *raw, uint1
 	struct dsec_ring_event event;
 	uint64_t began_us = claim_now_us();
 
+	CHECK(bytes <= raw->welcome.arena_bytes / 2);
+	memcpy(raw->arena + raw->welcome.arena_bytes / 2, payload, bytes);
 	for (uint32_t i = 0; i < 32; i++) {
-		struct dsec_ring_request entry = { .ticket = i, .op = op };
+		const struct dsec_ring_request entry = {
+			.ticket = i,
+			.op = op,
+			.payload_at = raw->welcome.arena_bytes / 2,
+			.payload_bytes = bytes,
+		};
 
-		raw_put_payload(raw, &entry, payload, bytes);
+		raw_put(raw, &entry);
 	}
 	raw_doorbell(raw);
 	CHECK(neighbour_serve(scene, 50, &service) == 0);
@@ -363,8 +370,8 @@ static bool others_are_served_beside(struct scene *scene, struct raw *raw, uint1
 	printf("  op %u: %llu ms of work; meanwhile served in %llu us, at worst %llu us\n", op,
 	       (unsigned long long)(claim_now_us() - began_us) / 1000,
 	       (unsigned long long)service.median_us, (unsigned long long)service.worst_us);
-	CHECK(service.median_us < 20000);
-	CHECK(service.worst_us < 100000);
+	CHECK(service.median_us < claim_limit_us(20000));
+	CHECK(service.worst_us < claim_limit_us(100000));
 	return true;
 }
 
@@ -475,7 +482,7 @@ static bool environments_of_many_variables_keep_no_shard(struct scene *scene)
 	}
 	printf("  served in %llu us, at worst %llu us\n", (unsigned long long)service.median_us,
 	       (unsigned long long)service.worst_us);
-	CHECK(service.worst_us < 100000);
+	CHECK(service.worst_us < claim_limit_us(100000));
 	pack_item(pack, &pack->exec.env, "B=", 2);
 	CHECK(pack_ask(&raw, DSEC_OP_EXEC, sandbox, pack, NULL) == DSEC_INVALID);
 	raw_close(&raw);
@@ -517,7 +524,7 @@ static bool creating_too_many_refuses_the_rest(struct scene *scene)
 	claim_sleep_ms(100);
 	CHECK(raw_ask(&raw, &entry, NULL, 0) == 0);
 	CHECK(neighbour_serve(scene, 100, &service) == 0);
-	CHECK(service.median_us < 20000);
+	CHECK(service.median_us < claim_limit_us(20000));
 	do {
 		CHECK(raw_next(&raw, LAST_MS, &event, NULL) == 0);
 		created += event.kind == DSEC_EV_CREATED && !event.code;
