@@ -6,8 +6,11 @@
 #include "backends/container/children.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
@@ -314,6 +317,24 @@ bool child_has_died(const struct child *child, int *ret_status)
 bool child_is_running(const struct child *child)
 {
 	return child->state == CHILD_WATCHED;
+}
+
+bool child_is_ending(const struct child *child)
+{
+	enum { EXITING = 0x4 }; /* of the flags, which are the 7th number after the name */
+	char path[32], text[512] = "";
+	const char *at;
+	unsigned flags;
+
+	if (!child_is_running(child) || !child->direct)
+		return !child_is_running(child);
+	(void)snprintf(path, sizeof path, "/proc/%d/stat", child->pid);
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		return true;
+	at = strrchr(text, ')');
+	return !at || sscanf(at, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & EXITING;
 }
 
 void child_kill(struct child *child)

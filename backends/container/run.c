@@ -8,7 +8,9 @@
 #include "backends/container/container.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "engine/base/cleanup.h"
 
@@ -81,7 +83,9 @@ static void run_end(struct container_run *run, int status)
 	run->run.cpu_us = run->main.cpu_us;
 	run->run.peak_bytes = run->main.peak_bytes;
 	run->status = status;
-	run->run.box_died = !child_is_running(&container_of_box(run->run.box)->init);
+	/* What ended by itself did so whatever became of PID 1. */
+	run->run.box_died = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
+			    child_is_ending(&container_of_box(run->run.box)->init);
 }
 
 /*
