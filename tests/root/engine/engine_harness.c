@@ -7,13 +7,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,6 +93,19 @@ static void names_make(struct engine *e, const struct engine_options *options)
 	(void)snprintf(e->cgroup, sizeof e->cgroup, "%s/dsec-%s", root, e->instance);
 }
 
+static bool bpf_refuse(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog filter = { sizeof code / sizeof *code, code };
+
+	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
 /* The child: becomes dsecd, and goes when we do. */
 static _Noreturn void engine_become(const struct engine *e, int ready_fd, int lifeline_fd)
 {
@@ -119,7 +136,7 @@ static _Noreturn void engine_become(const struct engine *e, int ready_fd, int li
 		(void)setenv("DSEC_FAULT", e->options.fault, 1); /* seen by the claim when not */
 	(void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 	(void)signal(SIGALRM, SIG_DFL);
-	if (log < 0 || dup2(log, 2) < 0)
+	if (log < 0 || dup2(log, 2) < 0 || (e->options.has_no_bpf && !bpf_refuse()))
 		_exit(126);
 	(void)fcntl(ready_fd, F_SETFD, 0); /* valid, as the next */
 	if (lifeline_fd >= 0)

@@ -18,7 +18,8 @@ struct engine_options {
 	const char *fault;	      /* DSEC_FAULT, for a dsecd that knows it */
 	const char *instance;	      /* NULL: a name with our pid */
 	bool has_lifeline;
-	bool is_hurt; /* claims end engines and workers: other processes afterwards */
+	bool has_no_bpf; /* as on a host that refuses it */
+	bool is_hurt;	 /* claims end engines and workers: other processes afterwards */
 };
 
 /* A BPF object of the engine: must be gone when it is. */

@@ -362,6 +362,10 @@ static const struct claim workers[] = {
 	CLAIM(all_workers_at_once_can_go_and_the_waiting_are_served),
 	CLAIM(random_kills_of_workers_and_pid_1s_leave_nothing),
 };
+/* Without death events a lost worker's child is nobody's, and its sandbox cannot end: not random. */
+static const struct claim workers_without[] = {
+	CLAIM(all_workers_at_once_can_go_and_the_waiting_are_served),
+};
 static const struct claim engines[] = {
 	CLAIM(a_killed_engine_is_replaced_and_swept_after),
 	CLAIM(an_engine_killed_while_it_makes_and_ends_is_swept_after),
@@ -377,6 +381,7 @@ static const struct claim keepers[] = {
 static const char *const large[] = { "--sandboxes-max", "256", "--shards", "2", NULL };
 static const struct suite suites[] = {
 	SUITE("workers", workers, .arguments = large),
+	SUITE("workers without BPF", workers_without, .arguments = large, .has_no_bpf = true),
 	SUITE("engines", engines, .arguments = large, .is_hurt = true),
 	SUITE("keepers", keepers, .arguments = small, .is_hurt = true),
 };

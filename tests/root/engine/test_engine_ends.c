@@ -333,7 +333,10 @@ static const struct claim claims[] = {
 };
 
 static const char *const arguments[] = { "--sandboxes-max", "64", "--shards", "2", NULL };
-static const struct suite suites[] = { SUITE("ends", claims, .arguments = arguments) };
+static const struct suite suites[] = {
+	SUITE("ends", claims, .arguments = arguments),
+	SUITE("ends without BPF", claims, .arguments = arguments, .has_no_bpf = true),
+};
 
 int main(int argc, char **argv)
 {
