@@ -296,7 +296,11 @@ static int instance_choose(struct check *check, struct session *session, bool na
 static int engine_open(struct check *check, struct session *session)
 {
 	const struct options *options = session->options;
-	struct dsec_open_opts opts = { .size = sizeof(opts), .address = options->address };
+	struct dsec_open_opts opts = {
+		.size = sizeof(opts),
+		.address = options->address,
+		.reconnect_ms = UINT32_MAX, /* one engine's account, not two halves */
+	};
 	bool named;
 	int r;
 

@@ -163,8 +163,10 @@ static void output_show(const struct options *options, const struct dsec_output 
 	if (output->truncated) {
 		value_print_count(output->total_bytes > kept ? output->total_bytes - kept : 0,
 				  gone);
-		report_note(options, "%s: %s bytes are not kept here; --output-max keeps more",
-			    output->stream == 1 ? "stdout" : "stderr", gone);
+		report_note(options, "%s: %s bytes are not kept here; %s",
+			    output->stream == 1 ? "stdout" : "stderr", gone,
+			    options->output_bytes < OUTPUT_BYTES_MAX ? "--output-max keeps more" :
+								       "no more can be");
 	}
 	bytes_write(file, output->tail);
 }

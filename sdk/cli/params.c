@@ -84,7 +84,7 @@ static const struct param params[] = {
 	  "name, uid or uid:gid" },
 	{ "input", 'i', PARAM_ON, RAN, FIELD(input), 0, 0, NULL,
 	  "give it all of stdin, at most 768 KiB" },
-	{ "output-max", 0, PARAM_BYTES, RAN, FIELD(output_bytes), 1, 1ull << 30, "SIZE",
+	{ "output-max", 0, PARAM_BYTES, RAN, FIELD(output_bytes), 1, OUTPUT_BYTES_MAX, "SIZE",
 	  "kept of stdout and of stderr, half each from start and end" },
 	{ "status-file", 0, PARAM_TEXT, RAN, FIELD(status_file), 0, 0, "FILE",
 	  "write the result there as JSON" },

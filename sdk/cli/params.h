@@ -17,6 +17,9 @@ enum verb {
 	VERB_ALL = (1 << 8) - 1,
 };
 
+/* The most that engines keep of one stream. */
+enum { OUTPUT_BYTES_MAX = 4 << 20 };
+
 struct texts {
 	const char **items;
 	uint32_t count;

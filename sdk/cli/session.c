@@ -119,6 +119,7 @@ int session_open(struct session *session, bool may_start)
 		.address = session->options->address,
 		.images = session->options->images,
 		.arena_bytes = ARENA_BYTES,
+		.reconnect_ms = UINT32_MAX, /* another engine does not have what was asked about */
 	};
 	bool named;
 	int r;

@@ -53,6 +53,7 @@ static void exec_answer(struct peer *peer, const struct dsec_ring_request *reque
 {
 	struct script *script = peer->options.state;
 	struct dsec_ring_event event = peer_event(request, DSEC_EV_DONE, DSEC_EVENT_LAST);
+	uint32_t times = script->out_times ? script->out_times : 1;
 	struct dsec_wire_exec exec;
 	struct {
 		struct dsec_wire_result result;
@@ -66,9 +67,10 @@ static void exec_answer(struct peer *peer, const struct dsec_ring_request *reque
 	ref_note(script, payload, exec.cwd);
 	ref_note(script, payload, exec.user);
 	ref_note(script, payload, exec.input);
-	for (uint32_t time = 0; time < (script->out_times ? script->out_times : 1); time++)
+	for (uint32_t time = 0; time < times; time++)
 		data_post(peer, request, 1, 0, script->out);
-	data_post(peer, request, 1, DSEC_EVENT_TAIL, script->out_tail);
+	for (uint32_t time = 0; time < times; time++)
+		data_post(peer, request, 1, DSEC_EVENT_TAIL, script->out_tail);
 	data_post(peer, request, 2, 0, script->err);
 	body.result.size = sizeof(body.result);
 	event.code = (uint16_t)script->status.code;

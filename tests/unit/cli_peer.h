@@ -9,7 +9,7 @@
 struct script {
 	struct dsec_wire_result result;
 	const char *out, *out_tail, *err;
-	uint32_t out_times; /* how often `out` is written; 0: once */
+	uint32_t out_times; /* how often `out` and its tail are written; 0: once */
 	bool label_is_binary;
 	struct dsec_wire_status status; /* code not 0: no result */
 	char seen[512];			/* argv, env, cwd, user, input of the last exec */

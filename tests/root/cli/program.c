@@ -31,6 +31,13 @@ static int show(int argc, char **argv)
 	return 0;
 }
 
+static int letters(long bytes)
+{
+	while (bytes-- > 0)
+		putchar('a');
+	return fflush(stdout) == EOF;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -39,6 +46,8 @@ int main(int argc, char **argv)
 		return copy();
 	if (!strcmp(what, "show"))
 		return show(argc, argv);
+	if (!strcmp(what, "letters"))
+		return letters(atol(argv[2]));
 	if (!strcmp(what, "exit"))
 		return atoi(argv[2]);
 	if (!strcmp(what, "abort"))

@@ -196,7 +196,7 @@ class EngineTest(CliTest):
         self.assertIn(b"[caller]", ran.stderr)
 
     def test_bytes_come_back_exactly_by_both_transports(self):
-        data = os.urandom(1000 * 1000)
+        data = os.urandom(768 * 1024)
         sandbox = self.create()
         for transport in ("unix:", "stream+unix:"):
             ran = self.ask("exec", "-i", "--output-max", "2M", sandbox, "--", PROGRAM, "copy",
@@ -204,6 +204,58 @@ class EngineTest(CliTest):
             self.assertEqual(ran.returncode, 0, ran.stderr)
             self.assertEqual(ran.stdout, data)
             self.assertEqual(ran.stderr, b"")
+
+    def test_more_input_than_fits_is_refused(self):
+        sandbox = self.create()
+        ran = self.ask("exec", "-i", "--json", sandbox, "--", PROGRAM, "copy",
+                       input=bytes(768 * 1024 + 1))
+        self.assertEqual(ran.returncode, 125)
+        told = json.loads(ran.stdout)
+        self.assertEqual((told["status"], told["errno"]), ("invalid", "EFBIG"))
+
+    def test_megabytes_pass_through_pipes_that_do_not_block(self):
+        sandbox, most = self.create(), 4 << 20
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        child = subprocess.Popen(
+            [DSEC, "-H", self.address, "exec", "--output-max", "4M", sandbox, "--", PROGRAM,
+             "letters", str(most)],
+            stdout=writer,
+        )
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            self.assertEqual(len(pipe.read()), most)
+        self.assertEqual(child.wait(RUN_S), 0)
+
+    def test_a_user_or_folder_that_is_not_there_is_127_and_the_guests_fault(self):
+        sandbox = self.create()
+        for words, step in ((("-u", "nosuch"), "user"), (("-w", "/nosuch"), "cwd")):
+            ran = self.ask("exec", "--json", *words, sandbox, "--", PROGRAM, "exit", "0")
+            told = json.loads(ran.stdout)
+            self.assertEqual((ran.returncode, told["code"], told["reason"]),
+                             (127, 127, "not-started"))
+            self.assertEqual((told["blame"], told["errno"]), ("guest", "ENOENT"))
+            self.assertIn(step, told["step"])
+
+    def test_what_another_instance_left_is_no_residue_of_this_one(self):
+        other = f"clitest-other-{os.getpid()}"
+        group = cgroup_mount() / f"dsec-{other}"
+        folder = Path("/run/dsec") / other / "bpf"
+        folder.mkdir(parents=True)
+        self.addCleanup(folder.parent.rmdir)
+        self.addCleanup(folder.rmdir)
+        subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+        self.addCleanup(subprocess.run, ["umount", folder], check=True)
+        group.mkdir()
+        self.addCleanup(group.rmdir)
+        ran = self.check()
+        self.assertEqual(ran.returncode, 0, ran.stdout)
+        nowhere = f"unix:{self.folder}/nobody"
+        ran = self.ask("check", "--json", "--instance", other, address=nowhere)
+        told = json.loads(ran.stdout)
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertEqual((told["instance"], told["engine"]), (other, None))
+        self.assertEqual((told["left"]["mounts"], told["left"]["cgroups"]), (1, 1))
 
     def test_check_accounts_for_live_sandboxes_and_nothing_else(self):
         self.create("--count", "3")
