@@ -66,10 +66,9 @@ static void what_holds_in_the_launchers_sandboxes_holds_in_the_engines(struct en
 
 static void without_a_network_there_are_unix_sockets_and_no_others(struct engine *e)
 {
-	static const char script[] =
-		"for f in '127.0.0.1 80' '::1 80' '10.0.0.1 80'; do "
-		"nc -w 1 $f </dev/null && echo $f; done; "
-		"ls -A /sys; cat /proc/net/tcp /proc/net/unix; :";
+	static const char script[] = "for f in '127.0.0.1 80' '::1 80' '10.0.0.1 80'; do "
+				     "nc -w 1 $f </dev/null && echo $f; done; "
+				     "ls -A /sys; cat /proc/net/tcp /proc/net/unix; :";
 	struct dsec_id id = sandbox_make(e->d);
 	auto_ran struct ran ran = shell_run(e->d, id, script);
 
