@@ -362,7 +362,7 @@ static const struct claim workers[] = {
 	CLAIM(all_workers_at_once_can_go_and_the_waiting_are_served),
 	CLAIM(random_kills_of_workers_and_pid_1s_leave_nothing),
 };
-/* Without death events a lost worker's child is nobody's, and its sandbox cannot end: not random. */
+/* Without death events a lost worker's child is nobody's, and its sandbox cannot end. */
 static const struct claim workers_without[] = {
 	CLAIM(all_workers_at_once_can_go_and_the_waiting_are_served),
 };
