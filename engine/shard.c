@@ -42,6 +42,12 @@ static void launcher_stuck(void *owner, int pid)
 	control_launcher_stuck(shard->node->control, shard, pid);
 }
 
+/* Of a limit of the node: the shares' sum is the limit. */
+static uint32_t share_of(const struct shard *shard, uint32_t limit)
+{
+	return limit / shard->config->shards + (shard->number < limit % shard->config->shards);
+}
+
 static int shard_fill_pools(struct shard *shard)
 {
 	const struct node *node = shard->node;
@@ -52,10 +58,11 @@ static int shard_fill_pools(struct shard *shard)
 	r = timers_init(&shard->timers, timers);
 	if (r < 0)
 		return r;
-	r = pool_init(&shard->sandboxes, sizeof(struct sandbox), node->sandboxes_per_shard);
+	r = pool_init(&shard->sandboxes, sizeof(struct sandbox),
+		      share_of(shard, shard->config->sandboxes_max));
 	if (r < 0)
 		return r;
-	r = pool_init(&shard->execs, exec_bytes(), node->execs_per_shard);
+	r = pool_init(&shard->execs, exec_bytes(), share_of(shard, shard->config->execs_max));
 	if (r < 0)
 		return r;
 	r = pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
