@@ -313,30 +313,55 @@ struct dsec_holdings holdings_now(struct dsec *d)
 	return holdings;
 }
 
-static uint32_t list_walk(struct dsec *d, const struct dsec_id *wanted)
+struct listing {
+	const struct dsec_id *wanted; /* NULL: all */
+	struct dsec_id *ids;	      /* NULL: not asked for */
+	uint32_t ids_max, rows;
+};
+
+static void list_walk(struct dsec *d, struct listing *listing)
 {
+	const struct dsec_id *wanted = listing->wanted;
 	struct dsec_event *event;
 	int64_t ticket = dsec_list(d, NULL, NULL);
-	uint32_t rows = 0;
 	bool is_last = ticket < 0;
 
 	while (!is_last && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
 		const struct dsec_row *row = event->kind == DSEC_EV_ROW ? event->body : NULL;
 
-		if (row)
-			rows += !wanted || (row->id.lo == wanted->lo && row->id.hi == wanted->hi);
+		if (row && (!wanted || (row->id.lo == wanted->lo && row->id.hi == wanted->hi))) {
+			if (listing->rows < listing->ids_max)
+				listing->ids[listing->rows] = row->id;
+			listing->rows++;
+		}
 		is_last = event->flags & DSEC_LAST;
 		dsec_event_free(event);
 	}
-	return rows;
 }
 
 uint32_t list_count(struct dsec *d)
 {
-	return list_walk(d, NULL);
+	struct listing listing = { 0 };
+
+	list_walk(d, &listing);
+	return listing.rows;
 }
 
 bool list_has(struct dsec *d, struct dsec_id id)
 {
-	return list_walk(d, &id) == 1;
+	struct listing listing = { .wanted = &id };
+
+	list_walk(d, &listing);
+	return listing.rows == 1;
+}
+
+void list_destroy(struct dsec *d)
+{
+	struct dsec_id ids[64];
+	struct listing listing = { .ids = ids, .ids_max = 64 };
+
+	list_walk(d, &listing);
+	if (listing.rows)
+		expect(sandboxes_end(d, ids, listing.rows < 64 ? listing.rows : 64).code ==
+		       DSEC_OK);
 }

@@ -87,6 +87,8 @@ struct dsec_status ticket_end(struct dsec *d, int64_t ticket);
 /* size 0: the connection was lost. */
 struct dsec_holdings holdings_now(struct dsec *d);
 uint32_t list_count(struct dsec *d);
+/* Destroys what is listed. */
+void list_destroy(struct dsec *d);
 /* The sandbox is listed, whatever its state. */
 bool list_has(struct dsec *d, struct dsec_id id);
 

@@ -91,6 +91,16 @@ static void what_was_refused_fits_when_there_is_room(struct engine *e)
 	expect(sandboxes_end(e->d, first.ids, SANDBOXES_MAX).code == DSEC_OK);
 }
 
+static void a_limit_that_shards_cannot_share_evenly_is_kept(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(50);
+	auto_made struct made made = create_run(e->d, &opts);
+
+	if (!expect(is_accounted_for(&made, 50) && made.created == 7))
+		note("%u created", made.created);
+	expect(sandboxes_end(e->d, made.ids, made.created).code == DSEC_OK);
+}
+
 static void creates_beyond_those_that_may_wait_are_refused(struct engine *e)
 {
 	struct dsec_create_opts opts = create_opts(40);
@@ -183,11 +193,13 @@ static const struct claim small[] = {
 	CLAIM(what_was_refused_fits_when_there_is_room),
 	CLAIM(a_full_disk_is_the_sandboxs_own),
 };
+static const struct claim odd[] = { CLAIM(a_limit_that_shards_cannot_share_evenly_is_kept) };
 static const struct claim waiting[] = { CLAIM(creates_beyond_those_that_may_wait_are_refused) };
 static const struct claim execs[] = { CLAIM(execs_beyond_those_that_may_run_are_refused) };
 static const struct claim clients[] = { CLAIM(connections_beyond_the_limit_are_turned_away) };
 
 static const char *const small_arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
+static const char *const odd_arguments[] = { "--sandboxes-max", "7", "--shards", "2", NULL };
 static const char *const waiting_arguments[] = { "--sandboxes-max",	  "64", "--shards", "2",
 						 "--creates-waiting-max", "4",	NULL };
 static const char *const execs_arguments[] = { "--sandboxes-max", "16", "--shards", "1",
@@ -196,6 +208,7 @@ static const char *const clients_arguments[] = { "--sandboxes-max", "16", "--sha
 						 "--clients-max",   "6",  NULL };
 static const struct suite suites[] = {
 	SUITE("sandboxes-max", small, .arguments = small_arguments),
+	SUITE("sandboxes-max 7", odd, .arguments = odd_arguments),
 	SUITE("creates-waiting-max", waiting, .arguments = waiting_arguments),
 	SUITE("execs-max", execs, .arguments = execs_arguments),
 	SUITE("clients-max", clients, .arguments = clients_arguments),
