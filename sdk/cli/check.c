@@ -88,7 +88,7 @@ static void instance_look(void *state, const char *instance)
 	if (check->session) {
 		r = residue_read_cgroups(check->mount, instance, true, &live, &check->residue);
 	} else {
-		/* Where an engine runs it accounts for what is its own; where none runs, nobody does. */
+		/* An engine accounts for what is its own; where none runs, nobody does. */
 		r = residue_instance_runs(instance);
 		if (r == 0)
 			r = residue_read_cgroups(check->mount, instance, false, &live,

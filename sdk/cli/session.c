@@ -119,7 +119,8 @@ int session_open(struct session *session, bool may_start)
 		.address = session->options->address,
 		.images = session->options->images,
 		.arena_bytes = ARENA_BYTES,
-		.reconnect_ms = UINT32_MAX, /* another engine does not have what was asked about */
+		/* A program went with its engine: the next one would call its sandbox absent. */
+		.reconnect_ms = session->options->command_count ? UINT32_MAX : 0,
 	};
 	bool named;
 	int r;

@@ -1,6 +1,6 @@
 /*
  * The standard descriptors. Called by main.c, before and after everything else, and by outcome.c
- * for stdin. What a verb writes goes through <stdio.h> and ends in stream_write(); whether all of it
+ * for stdin. What a verb writes goes through <stdio.h> and ends in stream_write(); if all of it
  * got out is told once, by streams_close().
  */
 #include "sdk/cli/streams.h"

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 struct stream {
-	int fd, error; /* error: errno of the first write that failed; nothing is written after it */
+	int fd, error; /* error: errno of the first failed write, which is the last one */
 	FILE *file, *before;
 };
 
