@@ -91,7 +91,7 @@ void container_close(struct backend *b)
 	free(c);
 }
 
-enum { ATTACH_TRIES = 3 };
+enum { ATTACH_TRIES = 2 * TEAM_WORKERS_MAX }; /* each worker may be lost once */
 
 struct attachment {
 	struct launch_call call;
