@@ -25,7 +25,8 @@ struct creation {
 	struct image_want image;
 	uint32_t image_index;
 	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
-	uint32_t excess; /* to be refused */
+	uint32_t excess;       /* to be refused */
+	struct status failure; /* of the image: of every one */
 	bool pumping, resting;
 };
 
@@ -292,6 +293,10 @@ static struct status create_one(struct creation *creation, uint32_t index)
 
 	if (part->cancelled || shard->stopping)
 		return status_of_errno(-ECANCELED, "create", "cancel");
+	if (creation->failure.code) {
+		shard->stats.failed++;
+		return creation->failure;
+	}
 	sandbox = sandbox_new(shard);
 	if (!sandbox) {
 		shard->stats.refused++;
@@ -380,8 +385,14 @@ static void image_ready(struct image_want *want, int result)
 			s.blame = DSEC_BLAME_CALLER;
 			s.detail = "the image's file is not EROFS, or damaged";
 		}
-		part->shard->creates_waiting -= part->count - creation->excess;
-		creation_end(creation, &s);
+		/* Wrong for all, and told once; else another shard may have made its part. */
+		if (s.blame == DSEC_BLAME_CALLER) {
+			part->shard->creates_waiting -= part->count - creation->excess;
+			creation_end(creation, &s);
+			return;
+		}
+		creation->failure = s;
+		create_more(creation);
 		return;
 	}
 	creation->image_index = (uint32_t)result;
