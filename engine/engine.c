@@ -7,9 +7,16 @@
 #include <string.h>
 
 #include "engine/base/log.h"
+#include "engine/config.h"
 #include "engine/control.h"
+#include "engine/sweep.h"
 
 enum { EXIT_CLEAN = 0, EXIT_BROKEN = 1, EXIT_TRY_AGAIN = 75 };
+
+int engine_sweep(const struct config *config, const struct engine_handover *handover)
+{
+	return sweep_instance(config->instance, handover->cgroup_fd);
+}
 
 int engine_run(const struct config *config, const struct engine_handover *handover)
 {

@@ -19,3 +19,9 @@ struct engine_handover {
  * restart could help. Sweeps what a dead engine left before it serves anybody.
  */
 int engine_run(const struct config *config, const struct engine_handover *handover);
+
+/*
+ * Ends and removes what an engine of this instance left that did not end by itself, when no other
+ * engine follows it. 0 or -errno, logged; bounded in time.
+ */
+int engine_sweep(const struct config *config, const struct engine_handover *handover);

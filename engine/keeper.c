@@ -49,7 +49,8 @@ struct keeper {
 	int engine_pidfd, channel_fd;			/* -1: none lives */
 	uint64_t started_ms, restart_at_ms, kill_at_ms; /* UINT64_MAX: never */
 	uint32_t backoff_ms;
-	bool reaped; /* the engine was; engine_ended() is due */
+	bool crashed; /* the last engine did not end by itself */
+	bool reaped;  /* the engine was; engine_ended() is due */
 	int engine_status;
 	bool stopping;
 	int stop_signal; /* the last one passed on */
@@ -151,8 +152,29 @@ static int keeper_open(struct keeper *k)
 	return k->signal_fd < 0 ? -errno : 0;
 }
 
+/* In a process of its own, which may crash or wait like the engine it cleans up after. */
+static void engine_clean_up(struct keeper *k)
+{
+	const struct engine_handover handover = {
+		.listen_fd = k->instance.listen_fd,
+		.cgroup_fd = k->instance.cgroup_fd,
+		.keeper_fd = -1,
+		.uid_first = k->instance.uid_first,
+	};
+	int status = 0, pid = fork();
+
+	if (pid == 0)
+		_exit(engine_sweep(k->config, &handover) < 0);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
+		log_error("what the last engine left could not be removed");
+		k->status = 1;
+	}
+}
+
 static int keeper_close(struct keeper *k)
 {
+	if (k->crashed)
+		engine_clean_up(k);
 	if (k->orphans.ring)
 		children_reap(k); /* so that only the living are called left */
 	if (instance_close(&k->instance, &places) < 0)
@@ -310,6 +332,7 @@ static void engine_ended(struct keeper *k)
 	bool again = WIFSIGNALED(status) || WEXITSTATUS(status) == KEEPER_EXIT_RESTART;
 	char then[48];
 
+	k->crashed = WIFSIGNALED(status) || WEXITSTATUS(status) != 0;
 	while (channel_serve(k))
 		; /* what it parked as its last act */
 	if (now_ms() - k->started_ms >= STEADY_MS)

@@ -92,6 +92,11 @@ static void record_evict(struct records *records, struct record *record)
 		records->floor_ms = record->at_ms;
 }
 
+bool record_is_stale(const struct records *records, const uint8_t id[16])
+{
+	return !wire_is_zero(id, 16) && id_ms(id) <= records->floor_ms;
+}
+
 int record_begin(struct records *records, const struct dsec_ring_request *entry,
 		 struct record **ret)
 {

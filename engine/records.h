@@ -59,6 +59,8 @@ void records_done(struct records *records);
  */
 int record_begin(struct records *records, const struct dsec_ring_request *entry,
 		 struct record **ret);
+/* An id from before what is remembered; never the zero id. */
+bool record_is_stale(const struct records *records, const uint8_t id[16]);
 /* How it ended. Nothing happens for the zero id, or when the record went meanwhile. */
 void record_end(struct records *records, const uint8_t id[16], const struct status *status,
 		const struct dsec_wire_result *result);

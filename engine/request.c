@@ -13,6 +13,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/channel.h"
+#include "engine/records.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
 
@@ -454,7 +455,10 @@ static struct status request_check(struct request *request)
 	if (op->target == TARGET_SUBJECT &&
 	    (entry->subject.hi != request->home->node->id ||
 	     entry->subject.lo >> DSEC_ID_SHARD_SHIFT >= request->home->node->shard_count))
-		return status_absent();
+		/* Of another engine: what an id from before this one may have run is unknown. */
+		return record_is_stale(request->home->records, entry->request_id) ?
+			       record_refusal(-ESTALE, NULL) :
+			       status_absent();
 	return request_check_body(request, op);
 }
 

@@ -78,8 +78,8 @@ bool child_is_running(const struct child *child);
  */
 bool child_has_died(const struct child *child, int *ret_status);
 /*
- * It is dead or on its way. Without death events that takes a look at /proc: of PID 1 nobody is told
- * before everything that it takes along was reaped.
+ * It is dead or on its way. Without death events that takes a look at /proc: of PID 1 nobody is
+ * told before everything that it takes along was reaped.
  */
 bool child_is_ending(const struct child *child);
 /* SIGKILL; only while watched, hence never to a pid that was reaped. */

@@ -69,6 +69,8 @@ Test(records, ids_from_before_the_engine_and_from_the_future_are_refused)
 	struct record *record;
 
 	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns()), 0);
+	cr_assert(record_is_stale(&records, old.request_id));
+	cr_assert_not(record_is_stale(&records, future.request_id));
 	cr_assert_eq(record_begin(&records, &old, &record), -ESTALE);
 	cr_assert_null(record);
 	cr_assert_eq(record_refusal(-ESTALE, NULL).code, DSEC_UNKNOWN);

@@ -401,6 +401,18 @@ static void start_tell(struct fake *f, const struct config *config)
 										 "ignored");
 }
 
+/* A mark that it was asked, beside the socket. */
+int engine_sweep(const struct config *config, const struct engine_handover *handover)
+{
+	char path[160];
+	FILE *mark;
+
+	(void)handover;
+	(void)snprintf(path, sizeof(path), "%s.swept", config->socket_path);
+	mark = fopen(path, "w");
+	return mark && fclose(mark) == 0 ? 0 : -1;
+}
+
 int engine_run(const struct config *config, const struct engine_handover *handover)
 {
 	struct fake f = {

@@ -137,7 +137,13 @@ class KeeperTest(unittest.TestCase):
         self.addCleanup(d.close)
         return d
 
+    def assert_cleaned_up_after(self, d):
+        """An engine that did not end by itself left something, and no other one followed."""
+        self.assertTrue(os.path.exists(d.socket + ".swept"))
+
     def assert_nothing_left(self, d):
+        if os.path.exists(d.socket + ".swept"):
+            os.unlink(d.socket + ".swept")
         self.assertFalse(d.cgroup.exists())
         self.assertFalse(os.path.lexists(d.socket))
         self.assertFalse(Path("/run/dsec", d.name).exists())
@@ -186,6 +192,7 @@ class Restart(KeeperTest):
         begin = time.monotonic()
         self.assertEqual(d.stop(), 0)
         self.assertLess(time.monotonic() - begin, 0.6)
+        self.assert_cleaned_up_after(d)
         self.assert_nothing_left(d)
 
     def test_other_exit_statuses_end_the_keeper_with_them(self):
@@ -218,6 +225,7 @@ class Stop(KeeperTest):
         self.assertGreaterEqual(time.monotonic() - begin, 1)
         d.event("stop TERM")
         d.logged("did not end within 1 s: killed")
+        self.assert_cleaned_up_after(d)
         self.assert_nothing_left(d)
 
     def test_engine_asked_to_stop_before_it_listened_ends_clean_and_is_not_restarted(self):
