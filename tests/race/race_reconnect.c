@@ -79,6 +79,9 @@ static bool event_check(struct worker *worker, struct dsec_event *event, uint64_
 {
 	bool last = event->flags & DSEC_LAST;
 
+	if (event->status.code != DSEC_OK)
+		fprintf(stderr, "code %u error %d at %s: %s\n", event->status.code,
+			event->status.error, event->status.step, event->status.detail);
 	assert(event->status.code == DSEC_OK);
 	if (event->kind == DSEC_EV_RECONNECTED) {
 		assert(event->ticket == -1);
