@@ -137,8 +137,10 @@ def console_show(folder):
 
 
 def host_folders(folders):
-    return [str(Path(folder).resolve()) for folder in folders
-            if str(Path(folder).resolve()).startswith(tuple(f"{own}/" for own in GUESTS_OWN))]
+    """Those the guest would not see; one that lies in another comes with that one."""
+    hidden = {folder for folder in (Path(folder).resolve() for folder in folders)
+              if str(folder).startswith(tuple(f"{own}/" for own in GUESTS_OWN))}
+    return sorted(str(folder) for folder in hidden if not hidden & set(folder.parents))
 
 
 def prepare(series):
