@@ -275,6 +275,7 @@ class Stop(KeeperTest):
         d.started()
         pid = int(d.event(r"child (\d+)", d.ask("cgroup"))[1])
         os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: state(pid) == "Z", "dead child")
         d.tell("exit 0")
         self.assertEqual(d.wait(), 0)
         self.assert_nothing_left(d)
