@@ -294,6 +294,8 @@ void dsec__tickets_done(struct dsec *d);
 /* ---- wait.c ---- */
 
 int64_t dsec__deadline(int timeout_ms);
+/* It is known that the engine went: what it said before still counts, then the link is lost. */
+void dsec__link_end(struct dsec *d);
 /* Has the engine gone while nobody watched? True: something came. */
 bool dsec__link_look(struct dsec *d);
 /* With the lock. 0: look again; -ETIMEDOUT. */

@@ -175,7 +175,10 @@ static int64_t request_place(struct dsec *d, const struct dsec_call *call,
 		if (result == 0)
 			result = request_try(d, call, submission, request);
 		if (result == -EPROTO || result == -ECONNRESET) {
-			dsec__link_lose(d, (int)result);
+			if (result == -ECONNRESET)
+				dsec__link_end(d);
+			else
+				dsec__link_lose(d, (int)result);
 			waited = true;
 			continue;
 		}

@@ -27,6 +27,8 @@
 /* Before a request, only if nobody saw the engine for so long: it costs a call. */
 #define LOOK_SLICE_NS  (5 * 1000 * 1000ll)
 
+enum { DRAIN_TURNS_MAX = 1024 }; /* one that goes on talking is cut short */
+
 int64_t dsec__deadline(int timeout_ms)
 {
 	if (timeout_ms < 0)
@@ -225,6 +227,22 @@ static int reap(struct dsec *d, bool socket)
 	return r + dsec__link_drive(d);
 }
 
+/* The same link is up still. */
+static bool link_lasts(const struct dsec *d, uint32_t links)
+{
+	return d->link == LINK_UP && d->reconnect.links == links && !d->lost;
+}
+
+void dsec__link_end(struct dsec *d)
+{
+	uint32_t links = d->reconnect.links;
+
+	for (int turn = 0; turn < DRAIN_TURNS_MAX && link_lasts(d, links); turn++)
+		(void)reap(d, true);
+	if (link_lasts(d, links))
+		dsec__link_lose(d, -ECONNRESET);
+}
+
 bool dsec__link_look(struct dsec *d)
 {
 	struct pollfd fd = { .fd = d->socket_fd, .events = POLLRDHUP };
@@ -235,9 +253,7 @@ bool dsec__link_look(struct dsec *d)
 	d->reconnect.seen_ns = now;
 	if (poll(&fd, 1, 0) <= 0)
 		return false;
-	/* First what it said before it went. One that goes on talking is not gone. */
-	for (int turn = 0; turn < 64 && d->link == LINK_UP && !d->lost; turn++)
-		(void)reap(d, true);
+	dsec__link_end(d);
 	return true;
 }
 

@@ -369,6 +369,46 @@ BOTH_TRANSPORTS(who_was_idle_when_the_engine_went_asks_the_next_one_as_if_nothin
 	peer_stop(peer);
 }
 
+/* The second request is answered together with the first, and then it goes. */
+static void serve_both_then_go(struct peer *peer, uint32_t channel,
+			       const struct dsec_ring_request *request, const void *payload)
+{
+	struct plan *plan = peer->options.state;
+
+	(void)payload;
+	plan->served++;
+	if (plan->served == 2)
+		peer_done(peer, channel, &plan->last);
+	if (plan->served >= 2)
+		peer_done(peer, channel, request);
+	if (plan->served == 2)
+		peer_hang_up(peer);
+	plan->last = *request;
+}
+
+BOTH_TRANSPORTS(what_was_answered_before_it_went_counts_though_a_request_finds_it_gone)
+{
+	struct plan plan = { .steps = "" };
+	struct peer_options options = {
+		.serve = serve_both_then_go,
+		.state = &plan,
+		.connections = 2,
+	};
+	struct peer *peer = peer_start(transport, &options);
+	struct dsec *d = peer_connect_for(peer, 0, 0);
+	int64_t tickets[3];
+
+	tickets[0] = exec_start(d, NULL);
+	tickets[1] = exec_start(d, NULL);
+	gone_await(peer);
+	tickets[2] = exec_start(d, NULL);
+	for (int at = 0; at < 3; at++)
+		cr_assert_eq(status_await(d, tickets[at]).code, DSEC_OK);
+	cr_assert_eq(plan.served, 3, "nothing went again");
+	dsec_close(d);
+	peer_stop(peer);
+}
+
 /* ---- what is left ---- */
 
 static unsigned int descriptors(void)
