@@ -125,13 +125,9 @@ static bool ring_has_requests(const struct channel *channel)
 	       channel->submission_head;
 }
 
-/* Beyond a channel's limit only what ends requests is taken, or nothing could be cancelled then. */
 static bool channel_may_take(const struct channel *channel, uint16_t op)
 {
-	uint32_t requests_max = channel->submission_mask + 1;
-
-	return channel->in_flight < requests_max ||
-	       (op == DSEC_OP_CANCEL && channel->in_flight < 2 * requests_max);
+	return channel->in_flight < requests_in_flight_max(op, channel->submission_mask + 1);
 }
 
 static const char *ring_head(const struct channel *channel)

@@ -50,7 +50,8 @@ struct channel {
 	bool is_stream;
 	struct io_op receive, send, hangup;
 	bool receiving, sending, watching, hung_up;
-	char *in; /* a request being received: entry, then payload */
+	bool is_held; /* `in` holds a whole request that may not begin yet */
+	char *in;     /* a request being received: entry, then payload */
 	uint32_t in_bytes, in_wanted;
 	char *out; /* events being sent */
 	uint32_t out_bytes, out_sent, out_max;

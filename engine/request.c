@@ -2,7 +2,8 @@
  * Requests and their parts: checking, spreading over shards, events on their way home, cancelling,
  * deadlines and the one LAST. Called by channels with copies of what clients wrote and by the ops.
  * Exactly one LAST follows every accepted request, whatever happens; a request is freed when all
- * its parts have ended and every cancel that was sent has come back.
+ * its parts have ended and nothing that names it is under way: cancels, and its streams' INPUT and
+ * CREDIT.
  */
 #include "engine/request.h"
 
@@ -13,12 +14,15 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/channel.h"
+#include "engine/inlet.h"
 #include "engine/records.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
 
 /* TURNS: all shards, one after the other in order of their numbers. */
-enum target { TARGET_HOME, TARGET_SUBJECT, TARGET_ALL, TARGET_TURNS, TARGET_CREATE };
+enum target { TARGET_HOME, TARGET_SUBJECT, TARGET_ALL, TARGET_TURNS, TARGET_CREATE, TARGET_TICKET };
+
+enum { BODY_BYTES = UINT32_MAX }; /* op_info.body_bytes: no struct, the payload is the op's own */
 
 struct op_info {
 	const char *name;
@@ -26,10 +30,20 @@ struct op_info {
 	uint32_t body_bytes; /* of the fixed struct in the payload; 0: no payload */
 	void (*run)(struct part *part);
 	void (*cancel)(struct part *part); /* NULL: the op ends soon by itself */
+	/*
+	 * Of requests that take or send streams, on their part's shard, while it has not ended.
+	 * input: bytes for it (inlet_add()). credit: its client has consumed so much of a stream;
+	 * -EINVAL: that cannot be.
+	 */
+	void (*input)(struct part *part, struct part *input);
+	int (*credit)(struct part *part, uint32_t stream, uint64_t consumed);
+	bool needs_client; /* cancelled when its client goes */
 };
 
 static void cancel_part(struct part *part);
 static void nop_part(struct part *part);
+static void input_part(struct part *part);
+static void credit_part(struct part *part);
 
 static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_NOP] = { "nop", TARGET_HOME, 0, nop_part, NULL },
@@ -45,13 +59,9 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part,
 			    NULL },
 	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, NULL },
-};
-
-struct event_mail {
-	struct mail mail;
-	struct request *request;
-	struct dsec_ring_event event;
-	char payload[];
+	[DSEC_OP_INPUT] = { "input", TARGET_TICKET, BODY_BYTES, input_part, inlet_cancel,
+			    .needs_client = true },
+	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, NULL },
 };
 
 static const struct op_info *op_of(const struct request *request)
@@ -61,82 +71,27 @@ static const struct op_info *op_of(const struct request *request)
 		       NULL;
 }
 
-/* ---- events ---- */
-
-static uint32_t emission_bytes(const struct emission *e)
-{
-	return e->bytes + (e->status.code ? (uint32_t)sizeof(struct dsec_wire_status) : 0);
-}
-
-static void emission_write(const struct request *request, const struct emission *e,
-			   struct dsec_ring_event *ret, char *ret_payload)
-{
-	struct dsec_wire_status text;
-
-	*ret = (struct dsec_ring_event){
-		.ticket = request->entry.ticket,
-		.kind = e->kind,
-		.flags = e->flags,
-		.code = e->status.code,
-		.blame = e->status.blame,
-		.error = e->status.error,
-		.subject = e->subject,
-		.exec = e->exec,
-		.offset = e->offset,
-		.stream = e->stream,
-		.index = e->index,
-		.bytes = emission_bytes(e),
-	};
-	if (e->bytes)
-		memcpy(ret_payload, e->body, e->bytes);
-	if (e->status.code) {
-		ret->flags |= DSEC_EVENT_STATUS;
-		status_write(&e->status, &text);
-		memcpy(ret_payload + e->bytes, &text, sizeof text);
-	}
-}
-
-static void event_deliver(struct mail *mail, void *owner)
-{
-	struct event_mail *m = container_of(mail, struct event_mail, mail);
-
-	(void)owner; /* the request's home */
-	if (!m->request->detached)
-		channel_post(m->request->channel, &m->event, m->payload);
-	free(m); /* the allocator takes memory of other threads back without a lock */
-}
-
-void part_emit(struct part *part, const struct emission *e)
-{
-	struct request *request = part->request;
-	uint32_t bytes = emission_bytes(e);
-	struct event_mail *m;
-
-	if (request->detached && request->home == part->shard)
-		return;
-	m = malloc(sizeof *m + bytes);
-	if (!m) {
-		/* The event is lost, so the request must not end well. */
-		struct status s = status_of_errno(-ENOMEM, "request", "event");
-
-		status_merge(&part->status, &s);
-		return;
-	}
-	m->request = request;
-	m->mail.deliver = event_deliver;
-	emission_write(request, e, &m->event, m->payload);
-	if (request->home == part->shard)
-		event_deliver(&m->mail, request->home);
-	else
-		shard_send(part->shard, request->home, &m->mail);
-}
-
 /* ---- the end ---- */
+
+static void request_settle(struct request *request);
+
+/* Until as many releases it is not freed: something that names it is under way. */
+static void request_hold(struct request *request)
+{
+	request->holds++;
+}
+
+static void request_release(struct request *request)
+{
+	request->holds--;
+	request_settle(request);
+}
 
 static void request_free(struct request *request)
 {
 	struct shard *home = request->home;
 	struct channel *channel = request->channel;
+	struct request *target = request->target;
 
 	timer_clear(&home->timers, &request->deadline);
 	channel_request_over(channel, request);
@@ -144,6 +99,8 @@ static void request_free(struct request *request)
 		free(request->parts);
 	free((void *)request->payload.payload);
 	pool_put(&home->requests, request);
+	if (target)
+		request_release(target);
 	shard_check_stopped(home);
 }
 
@@ -209,7 +166,7 @@ static bool request_is_disposable(const struct request *request)
 
 static void request_settle(struct request *request)
 {
-	if (request->parts_ended < request->part_count || request->cancels_out)
+	if (request->parts_ended < request->part_count || request->holds)
 		return;
 	if (!request->detached)
 		request_last(request);
@@ -236,7 +193,7 @@ static void part_send(struct part *part, uint32_t started)
 	shard_send(part->request->home, part->shard, &part->mail);
 }
 
-static void part_came_home(struct mail *mail, void *owner)
+void request_part_home(struct mail *mail, void *owner)
 {
 	struct part *part = container_of(mail, struct part, mail);
 
@@ -248,87 +205,13 @@ static void part_came_home(struct mail *mail, void *owner)
 	request_settle(part->request);
 }
 
-void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
+static struct status status_invalid(const char *field, int error)
 {
-	part->mail.deliver = more;
-	shard_walk(part->shard, &part->mail);
-}
-
-static void part_walks(struct mail *mail, void *owner)
-{
-	struct part *part = container_of(mail, struct part, mail);
-
-	(void)owner; /* part->shard */
-	part_again(part, part->more);
-}
-
-/* From the request's home, behind all that the part emitted. */
-static void part_goes_on(struct part *part)
-{
-	part->unheard = part->request->detached;
-	part->mail.deliver = part_walks;
-	shard_send(part->request->home, part->shard, &part->mail);
-}
-
-static void part_asks_for_room(struct mail *mail, void *owner)
-{
-	struct part *part = container_of(mail, struct part, mail);
-	struct channel *channel = part->request->channel;
-
-	(void)owner; /* the request's home */
-	if (part->request->detached || !channel_is_full(channel)) {
-		part_goes_on(part);
-		return;
-	}
-	mail->next = NULL;
-	*channel->held_last = mail;
-	channel->held_last = &mail->next;
-}
-
-void part_again_with_room(struct part *part, void (*more)(struct mail *mail, void *owner))
-{
-	part->more = more;
-	part->mail.deliver = part_asks_for_room;
-	shard_send(part->shard, part->request->home, &part->mail);
-}
-
-void requests_have_room(struct channel *channel)
-{
-	struct mail *mail = channel->held;
-
-	channel->held = NULL;
-	channel->held_last = &channel->held;
-	while (mail) {
-		struct mail *next = mail->next;
-
-		part_goes_on(container_of(mail, struct part, mail));
-		mail = next;
-	}
-}
-
-void part_end(struct part *part, const struct status *status, const struct emission *final)
-{
-	struct request *request = part->request;
-
-	assert(!part->ended);
-	part->ended = true;
-	if (status)
-		status_merge(&part->status, status);
-	if (final) {
-		uint32_t bytes = emission_bytes(final);
-
-		part->final_payload = malloc(bytes + 1);
-		if (part->final_payload) {
-			emission_write(request, final, &part->final, part->final_payload);
-			part->has_final = true;
-		} else {
-			struct status s = status_of_errno(-ENOMEM, "request", "result");
-
-			status_merge(&part->status, &s);
-		}
-	}
-	part->mail.deliver = part_came_home;
-	shard_send(part->shard, request->home, &part->mail);
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "request",
+				.step = field };
 }
 
 /* ---- cancelling ---- */
@@ -338,8 +221,7 @@ static void cancel_came_home(struct mail *mail, void *owner)
 	struct part *part = container_of(mail, struct part, cancel_mail);
 
 	(void)owner;
-	part->request->cancels_out--;
-	request_settle(part->request);
+	request_release(part->request);
 }
 
 static void cancel_arrived(struct mail *mail, void *owner)
@@ -366,15 +248,17 @@ static void request_cancel(struct request *request)
 		struct part *part = &request->parts[i];
 
 		part->cancel_mail.deliver = cancel_arrived;
-		request->cancels_out++;
+		request_hold(request);
 		shard_send(request->home, part->shard, &part->cancel_mail);
 	}
 }
 
 void request_detach(struct request *request)
 {
+	const struct op_info *op = op_of(request);
+
 	request->detached = true;
-	if (request_is_disposable(request))
+	if (request_is_disposable(request) || (op && op->needs_client))
 		request_cancel(request);
 }
 
@@ -386,20 +270,83 @@ static void request_late(struct timer *timer)
 	request_cancel(request);
 }
 
-static void cancel_part(struct part *part)
+/* The other request that one names by its ticket, or NULL. */
+static struct request *request_target(const struct request *request)
 {
-	struct request *request = part->request, *target = request->channel->requests;
-	struct status status = STATUS_OK;
+	struct request *target = request->channel->requests;
 
 	while (target && (target == request || target->entry.ticket != request->entry.number[0]))
 		target = target->next;
+	return target;
+}
+
+static struct status status_no_ticket(void)
+{
+	return (struct status){ .code = DSEC_ABSENT,
+				.blame = DSEC_BLAME_CALLER,
+				.table = "request",
+				.step = "ticket",
+				.detail = "no such ticket in flight on this channel" };
+}
+
+static void cancel_part(struct part *part)
+{
+	struct request *target = request_target(part->request);
+	struct status status = STATUS_OK;
+
 	if (target)
 		request_cancel(target);
 	else
-		status = (struct status){ .code = DSEC_ABSENT,
-					  .blame = DSEC_BLAME_CALLER,
-					  .detail = "no such ticket in flight on this channel" };
+		status = status_no_ticket();
 	part_end(part, &status, NULL);
+}
+
+/* ---- streams of another request: on the shard of its part ---- */
+
+static void input_part(struct part *part)
+{
+	struct part *target = &part->request->target->parts[0];
+	struct status status = status_no_ticket();
+
+	if (target->ended)
+		part_end(part, &status, NULL);
+	else
+		op_of(target->request)->input(target, part);
+}
+
+static void credit_part(struct part *part)
+{
+	const struct dsec_ring_request *entry = &part->request->entry;
+	struct part *target = &part->request->target->parts[0];
+	struct status status = STATUS_OK;
+	int r = 0;
+
+	if (!target->ended && entry->number[1] <= UINT32_MAX)
+		r = op_of(target->request)
+			    ->credit(target, (uint32_t)entry->number[1], entry->number[2]);
+	if (r < 0 || entry->number[1] > UINT32_MAX)
+		status = status_invalid("credit", -EINVAL);
+	part_end(part, &status, NULL); /* one that comes too late is of no use and no harm */
+}
+
+/* What names a ticket holds that request from here on. */
+static struct status request_take_target(struct request *request)
+{
+	struct request *target = request_target(request);
+	const struct op_info *op = target ? op_of(target) : NULL;
+
+	if (!target || target->parts_ended == target->part_count)
+		return status_no_ticket();
+	if (!op || !(request->entry.op == DSEC_OP_INPUT ? (void *)op->input : (void *)op->credit))
+		return (struct status){ .code = DSEC_INVALID,
+					.blame = DSEC_BLAME_CALLER,
+					.error = EINVAL,
+					.table = "request",
+					.step = "ticket",
+					.detail = "that request has no such stream" };
+	request->target = target;
+	request_hold(target);
+	return STATUS_OK;
 }
 
 static void nop_part(struct part *part)
@@ -409,19 +356,12 @@ static void nop_part(struct part *part)
 
 /* ---- the beginning ---- */
 
-static struct status status_invalid(const char *field, int error)
-{
-	return (struct status){ .code = DSEC_INVALID,
-				.blame = DSEC_BLAME_CALLER,
-				.error = -error,
-				.table = "request",
-				.step = field };
-}
-
 static struct status request_check_body(struct request *request, const struct op_info *op)
 {
 	int r;
 
+	if (op->body_bytes == BODY_BYTES)
+		return STATUS_OK;
 	if (!op->body_bytes) {
 		if (request->payload.bytes)
 			return status_invalid("payload", -EINVAL);
@@ -459,6 +399,12 @@ static struct status request_check(struct request *request)
 		return record_is_stale(request->home->records, entry->request_id) ?
 			       record_refusal(-ESTALE, NULL) :
 			       status_absent();
+	if (op->target == TARGET_TICKET) {
+		struct status status = request_take_target(request);
+
+		if (status.code)
+			return status;
+	}
 	return request_check_body(request, op);
 }
 
@@ -501,6 +447,8 @@ static uint32_t request_first_shard(struct request *request, enum target target)
 		return 0;
 	case TARGET_CREATE:
 		return create_shard(request);
+	case TARGET_TICKET:
+		return request->target->parts[0].shard->number;
 	}
 	return 0;
 }

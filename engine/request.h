@@ -34,6 +34,7 @@ struct part {
 	struct status status;	      /* the worst of the part: decides the LAST */
 	struct sandbox *sandbox;      /* exec: where */
 	void *work;		      /* the op's own */
+	struct part *next;	      /* an INPUT's: in its inlet */
 	bool has_final;
 	struct dsec_ring_event final; /* with its payload: goes into the LAST */
 	char *final_payload;
@@ -46,7 +47,9 @@ struct request {
 	struct shard *home;
 	struct request *next, *previous; /* of the channel, newest first */
 	struct part *parts, only;
-	uint32_t part_count, parts_ended, cancels_out;
+	uint32_t part_count, parts_ended;
+	uint32_t holds;		/* cancels and requests under way that name it */
+	struct request *target; /* INPUT, CREDIT: the request they name, held */
 	bool cancelled, late, detached;
 	struct timer deadline;
 	/* decoded payloads that parts read */
@@ -65,12 +68,26 @@ struct request {
  */
 void request_begin(struct channel *channel, const struct dsec_ring_request *entry, char *payload);
 /*
+ * How many may be in flight on a channel for one more to be taken. Beyond the limit only what ends
+ * other requests or moves them on, or they would wait for each other: INPUT may wait long itself,
+ * CANCEL and CREDIT do not.
+ */
+static inline uint32_t requests_in_flight_max(uint16_t op, uint32_t requests_max)
+{
+	if (op == DSEC_OP_CANCEL || op == DSEC_OP_CREDIT)
+		return 2 * requests_max;
+	return op == DSEC_OP_INPUT ? requests_max + requests_max / 2 : requests_max;
+}
+/*
  * The client went: events are dropped from here on, the work goes on; but not the making of
  * sandboxes that would end with the connection.
  */
 void request_detach(struct request *request);
 /* The channel has room for events again, or is closed. */
 void requests_have_room(struct channel *channel);
+
+/* Delivered at the request's home, behind all that the part emitted. */
+void request_part_home(struct mail *mail, void *owner);
 
 /* ---- for the ops, on the part's shard ---- */
 
@@ -85,6 +102,9 @@ struct emission {
 	struct status status; /* not OK: its text is added to the payload */
 };
 
+/* As an event of the request; its status' text behind the body, for which there must be room. */
+void emission_write(const struct request *request, const struct emission *e,
+		    struct dsec_ring_event *ret, char *ret_payload);
 /* Send one event of a part home. Never LAST: that follows from part_end(). */
 void part_emit(struct part *part, const struct emission *e);
 /* Go on in the next turn, so that no callback lasts: `more` gets part->mail. */

@@ -21,6 +21,7 @@
 enum { STREAM_OUT_BYTES = 256 << 10, STREAM_REQUESTS_MAX = 64 };
 
 static void stream_receive(struct channel *channel);
+static void stream_take(struct channel *channel);
 
 static bool stream_grow(struct channel *channel, uint32_t bytes)
 {
@@ -33,17 +34,25 @@ static bool stream_grow(struct channel *channel, uint32_t bytes)
 	return true;
 }
 
-/* An entry is complete: either its payload follows, or the request begins. */
+/*
+ * An entry is complete: its payload follows, or the request begins, or it stays where it is until
+ * others have ended. False: it breaks the rules.
+ */
 static bool stream_got_entry(struct channel *channel)
 {
 	struct dsec_ring_request entry;
 	char *payload = NULL;
 
 	memcpy(&entry, channel->in, sizeof entry);
+	channel->is_held = false;
 	if (entry.payload_bytes > DSEC_PAYLOAD_BYTES_MAX || entry.payload_at)
 		return false;
 	if (channel->in_bytes < sizeof entry + entry.payload_bytes)
 		return stream_grow(channel, (uint32_t)sizeof entry + entry.payload_bytes);
+	if (channel->in_flight >= requests_in_flight_max(entry.op, STREAM_REQUESTS_MAX)) {
+		channel->is_held = true;
+		return true;
+	}
 	if (entry.payload_bytes) {
 		payload = malloc(entry.payload_bytes);
 		if (!payload)
@@ -70,20 +79,27 @@ static void stream_received(struct io_op *op, int res)
 		return;
 	}
 	channel->in_bytes += (uint32_t)res;
-	if (channel->in_bytes == channel->in_wanted && !stream_got_entry(channel))
-		client_cut(channel, "its request cannot be taken"); /* the next receive ends */
+	stream_take(channel);
 	stream_receive(channel);
 }
 
+static void stream_take(struct channel *channel)
+{
+	if (channel->in_bytes == channel->in_wanted && !stream_got_entry(channel))
+		client_cut(channel, "its request cannot be taken"); /* the next receive ends */
+}
+
 /*
- * Not while all of the client's requests are in flight or it does not read its events: then the
- * socket holds it back.
+ * Not while too many of the client's requests are in flight or it does not read its events: then
+ * the socket holds it back.
  */
 static void stream_receive(struct channel *channel)
 {
 	if (channel->receiving || channel->closing)
 		return;
-	if (channel->in_flight >= STREAM_REQUESTS_MAX || channel_is_full(channel)) {
+	if (channel->is_held)
+		stream_take(channel);
+	if (channel->is_held || channel_is_full(channel)) {
 		if (channel->hung_up)
 			client_hung_up(channel); /* what it sent last is not served */
 		return;

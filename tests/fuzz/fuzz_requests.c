@@ -145,8 +145,19 @@ static struct pack *list_choose(struct play *play)
 	return pack;
 }
 
-static struct pack *pack_choose(struct play *play, uint16_t op)
+/* Any bytes, none of them too, for any request. */
+static struct pack *input_choose(struct choices *c, struct dsec_ring_request *entry)
 {
+	struct pack *pack = pack_new(0);
+
+	pack->bytes = choose(c, 3) * 100;
+	entry->offset = choose(c, 3) * 100;
+	return pack;
+}
+
+static struct pack *pack_choose(struct play *play, struct dsec_ring_request *entry)
+{
+	uint16_t op = entry->op;
 	struct choices *c = &play->choices;
 	struct pack *pack;
 
@@ -158,6 +169,8 @@ static struct pack *pack_choose(struct play *play, uint16_t op)
 		pack = list_choose(play);
 	else if (op == DSEC_OP_DESTROY || op == DSEC_OP_STATS)
 		pack = select_choose(play);
+	else if (op == DSEC_OP_INPUT)
+		pack = input_choose(c, entry);
 	else
 		pack = pack_new(0);
 	/* And some bytes of it otherwise. */
@@ -179,16 +192,31 @@ static void request_id_choose(struct choices *c, uint8_t id[16])
 	id[15] = choose_byte(c) % 4;
 }
 
+/* Those after the tenth are rarer, so that what was found before them stays what it was. */
+static uint16_t op_choose(struct choices *c)
+{
+	static const uint16_t ops[] = {
+		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, DSEC_OP_INPUT, DSEC_OP_CREDIT, DSEC_OP_ATTACH
+	};
+	uint8_t byte = choose_byte(c);
+
+	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];
+}
+
 static void ask(struct play *play, struct visitor *v)
 {
 	static const uint32_t timeouts[] = { 0, 0, 0, 1, 1000, UINT32_MAX };
 	struct choices *c = &play->choices;
-	struct dsec_ring_request entry = { .op = choose(c, 12) };
-	struct pack *pack = pack_choose(play, entry.op);
+	struct dsec_ring_request entry = { .op = op_choose(c) };
+	struct pack *pack = pack_choose(play, &entry);
 
 	entry.subject = id_choose(play);
 	entry.timeout_ms = timeouts[choose(c, 6)];
 	entry.number[0] = choose_byte(c);
+	if (entry.op == DSEC_OP_CREDIT) {
+		entry.number[1] = choose(c, 4);
+		entry.number[2] = choose(c, 8) * 100;
+	}
 	if (choose(c, 4) == 3)
 		request_id_choose(c, entry.request_id);
 	if (choose(c, 32) == 31)

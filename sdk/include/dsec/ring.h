@@ -142,6 +142,24 @@ enum dsec_op {
 	DSEC_OP_STATS = 7,   /* payload dsec_wire_select, or subject */
 	DSEC_OP_IMAGE = 8,   /* payload dsec_wire_image */
 	DSEC_OP_CHECK = 9,   /* what the engine holds: one row */
+	/*
+	 * Bytes for a stream that another request of this channel takes. number[0]: its ticket;
+	 * offset: of the first byte; payload: the bytes, none of them is the end of the stream.
+	 * DONE when they were taken, all or none. Bytes that came before are not taken again.
+	 */
+	DSEC_OP_INPUT = 10,
+	DSEC_OP_ATTACH = 11,
+	DSEC_OP_SIGNAL = 12,
+	DSEC_OP_RESIZE = 13,
+	/*
+	 * number[0]: ticket of a request that sends streams; number[1]: stream; number[2]: how many
+	 * bytes of it the client has consumed since its beginning. The engine sends DATA while that
+	 * is less than a window behind. May come twice.
+	 */
+	DSEC_OP_CREDIT = 14,
+	DSEC_OP_FILE = 15,
+	DSEC_OP_CHANGE = 16,
+	DSEC_OP_PORT = 17,
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */

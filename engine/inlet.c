@@ -1,0 +1,220 @@
+/*
+ * Inlets. Called by the ops that take input, on their shard. One chunk is held at a time: the
+ * payload of the INPUT that was taken last. Always true: no byte is written twice or out of order,
+ * and an INPUT that was not answered with OK left nothing behind.
+ */
+#include "engine/inlet.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/request.h"
+
+static void inlet_pump(struct inlet *inlet);
+
+void inlet_open(struct inlet *inlet, struct io *io, int fd)
+{
+	*inlet = (struct inlet){ .io = io,
+				 .fd = fd,
+				 .owner = inlet->owner,
+				 .closed = inlet->closed,
+				 .quiet = inlet->quiet };
+	inlet->waiting_last = &inlet->waiting;
+}
+
+static void inlet_close_fd(struct inlet *inlet)
+{
+	cleanup_close(&inlet->fd);
+	inlet->fd = -1;
+}
+
+static struct status input_invalid(const char *detail)
+{
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = EINVAL,
+				.table = "input",
+				.step = "offset",
+				.detail = detail };
+}
+
+/* Nobody reads it any more. */
+static struct status input_unread(int error)
+{
+	return (struct status){ .code = DSEC_FAILED,
+				.blame = error == -EPIPE ? DSEC_BLAME_GUEST : DSEC_BLAME_PLATFORM,
+				.error = -error,
+				.table = "input",
+				.step = "write",
+				.detail = error == -EPIPE ? "the reader closed its end" : NULL };
+}
+
+static struct part *inlet_shift(struct inlet *inlet)
+{
+	struct part *input = inlet->waiting;
+
+	inlet->waiting = input->next;
+	if (!inlet->waiting)
+		inlet->waiting_last = &inlet->waiting;
+	input->next = NULL;
+	input->work = NULL;
+	return input;
+}
+
+static void inlet_refuse_all(struct inlet *inlet)
+{
+	while (inlet->waiting)
+		part_end(inlet_shift(inlet), &inlet->over, NULL);
+}
+
+/* ---- writing ---- */
+
+static void inlet_broke(struct inlet *inlet, int error)
+{
+	inlet_close_fd(inlet);
+	free(inlet->chunk);
+	inlet->chunk = NULL;
+	inlet->over = input_unread(error);
+	inlet_refuse_all(inlet);
+	if (inlet->closed)
+		inlet->closed(inlet, error);
+}
+
+static void inlet_write(struct inlet *inlet);
+
+static void inlet_wrote(struct io_op *op, int res)
+{
+	struct inlet *inlet = container_of(op, struct inlet, op);
+
+	inlet->writing = false;
+	if (inlet->stopping) {
+		if (inlet->quiet)
+			inlet->quiet(inlet);
+		return;
+	}
+	if (res > 0)
+		inlet->at += (uint32_t)res;
+	else if (res != -EINTR && res != -EAGAIN) {
+		inlet_broke(inlet, res ? res : -EIO);
+		return;
+	}
+	if (inlet->at < inlet->bytes) {
+		inlet_write(inlet);
+		return;
+	}
+	free(inlet->chunk);
+	inlet->chunk = NULL;
+	inlet_pump(inlet);
+}
+
+static void inlet_write(struct inlet *inlet)
+{
+	inlet->writing = true;
+	inlet->op.done = inlet_wrote;
+	io_write(inlet->io, &inlet->op, inlet->fd, inlet->chunk + inlet->at,
+		 inlet->bytes - inlet->at);
+}
+
+/* ---- taking ---- */
+
+static void inlet_end(struct inlet *inlet)
+{
+	inlet->ended = true;
+	inlet_close_fd(inlet);
+	if (inlet->closed)
+		inlet->closed(inlet, 0);
+}
+
+/* The first that waits, with no chunk held: what is said to it. */
+static struct status inlet_take(struct inlet *inlet, struct request *request)
+{
+	uint64_t offset = request->entry.offset, bytes = request->payload.bytes;
+
+	if (offset > UINT64_MAX - bytes)
+		return input_invalid("it ends beyond any stream");
+	if (offset > inlet->offset)
+		return input_invalid("bytes before it did not come");
+	if (bytes && offset + bytes <= inlet->offset)
+		return STATUS_OK; /* it came before */
+	if (offset < inlet->offset)
+		return input_invalid(bytes ? "a part of it came before, a part did not" :
+					     "the end lies before what came");
+	if (inlet->ended)
+		return bytes ? input_invalid("it comes after the end") : STATUS_OK;
+	if (!bytes) {
+		inlet_end(inlet);
+		return STATUS_OK;
+	}
+	inlet->chunk = (char *)request->payload.payload;
+	request->payload.payload = NULL; /* ours now */
+	inlet->at = 0;
+	inlet->bytes = (uint32_t)bytes;
+	inlet->offset += bytes;
+	return STATUS_OK;
+}
+
+static void inlet_pump(struct inlet *inlet)
+{
+	while (inlet->waiting && !inlet->chunk) {
+		struct part *input = inlet_shift(inlet);
+		struct status status = inlet_take(inlet, input->request);
+
+		part_end(input, &status, NULL);
+	}
+	if (inlet->chunk && !inlet->writing)
+		inlet_write(inlet);
+}
+
+void inlet_add(struct inlet *inlet, struct part *input)
+{
+	if (inlet->over.code) {
+		part_end(input, &inlet->over, NULL);
+		return;
+	}
+	input->work = inlet;
+	input->next = NULL;
+	*inlet->waiting_last = input;
+	inlet->waiting_last = &input->next;
+	inlet_pump(inlet);
+}
+
+void inlet_cancel(struct part *input)
+{
+	struct inlet *inlet = input->work;
+	struct status status = status_of_errno(-ECANCELED, "input", "cancel");
+	struct part **at;
+
+	if (!inlet)
+		return;
+	for (at = &inlet->waiting; *at != input; at = &(*at)->next)
+		;
+	*at = input->next;
+	if (!*at)
+		inlet->waiting_last = at;
+	input->work = NULL;
+	part_end(input, &status, NULL);
+}
+
+/* ---- the end ---- */
+
+bool inlet_stop(struct inlet *inlet, const struct status *over)
+{
+	inlet->stopping = true;
+	if (!inlet->over.code)
+		inlet->over = *over;
+	inlet_refuse_all(inlet);
+	if (inlet->writing)
+		io_cancel(inlet->io, &inlet->op);
+	return !inlet->writing;
+}
+
+void inlet_done(struct inlet *inlet)
+{
+	assert(!inlet->writing);
+	assert(!inlet->waiting);
+	inlet_close_fd(inlet);
+	free(inlet->chunk);
+	inlet->chunk = NULL;
+}

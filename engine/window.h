@@ -1,0 +1,44 @@
+/*
+ * Flow control of one stream towards one reader: what is sent stays less than `bytes` ahead of what
+ * the reader says it has consumed. Offsets count from the stream's first byte, so that a credit
+ * that comes twice or late says nothing new.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdint.h>
+
+enum {
+	WINDOW_BYTES_DEFAULT = 64 << 10,
+	WINDOW_BYTES_MAX = 256 << 10, /* it is the engine's memory */
+};
+
+struct window {
+	uint64_t sent, consumed;
+	uint32_t bytes;
+};
+
+/* `wish`: 0 for the default; clamped. */
+static inline struct window window_at(uint64_t offset, uint64_t wish)
+{
+	uint32_t bytes = WINDOW_BYTES_DEFAULT;
+
+	if (wish)
+		bytes = wish < WINDOW_BYTES_MAX ? (uint32_t)wish : WINDOW_BYTES_MAX;
+	return (struct window){ offset, offset, bytes };
+}
+
+static inline uint32_t window_room(const struct window *w)
+{
+	return (uint32_t)(w->consumed + w->bytes - w->sent);
+}
+
+/* -EINVAL: nobody can have consumed what was not sent. */
+static inline int window_credit(struct window *w, uint64_t consumed)
+{
+	if (consumed > w->sent)
+		return -EINVAL;
+	if (consumed > w->consumed)
+		w->consumed = consumed;
+	return 0;
+}
