@@ -24,13 +24,13 @@ struct inlet {
 	bool writing, ended, stopping;
 	struct status over; /* not OK: what further input is answered with */
 	void *owner;
-	/* May be NULL. All was written and the descriptor closed (0), or a write failed (-errno). */
+	/* May be NULL. All was written and the descriptor closed (0), or a write failed. */
 	void (*closed)(struct inlet *inlet, int error);
 	/* May be NULL. After inlet_stop() that returned false: nothing is in flight any more. */
 	void (*quiet)(struct inlet *inlet);
 };
 
-/* Takes the descriptor; -1: every input is refused with `over`, until inlet_open() with one. */
+/* Takes the descriptor. `owner` and what is called back are set before. */
 void inlet_open(struct inlet *inlet, struct io *io, int fd);
 /* The op's `input` hook: ends `input` now, or when its turn has come. */
 void inlet_add(struct inlet *inlet, struct part *input);
