@@ -23,6 +23,12 @@ enum {
 	KEPT_BYTES_MAX = 256 << 20, /* payloads that may have to be sent again, per connection */
 };
 
+/* Of one stream of a request, in bytes from its beginning. */
+struct consumption {
+	uint64_t received, consumed;
+	uint64_t credited; /* what the engine was told of it */
+};
+
 /* A request under way: from its submission until the caller took its last event. */
 struct ticket {
 	int64_t name; /* generation << 20 | place in the table; the wire's ticket too */
@@ -49,7 +55,11 @@ struct ticket {
 	bool cancelled;		       /* dsec_cancel() was called */
 	uint32_t losses;	       /* connections that went while the engine had it */
 	struct told told;	       /* CREATED and rows */
-	uint32_t held;		       /* events taken by `holder` and not freed */
+	uint32_t window_bytes;	       /* its DATA comes by credit; 0: as the engine likes */
+	struct consumption *streams;
+	uint32_t stream_count;
+	bool credit_due; /* more was consumed than could be told */
+	uint32_t held;	 /* events taken by `holder` and not freed */
 	pthread_t holder;
 	uint32_t word; /* futex: changes with every event; atomic */
 	uint32_t waiters;
@@ -94,7 +104,8 @@ struct channel {
 	struct posted *posted;	  /* by number & (buffer_entries - 1) */
 	struct posted *spare;	  /* pieces whose turn to be posted has not come */
 	uint32_t spares;
-	uint32_t running; /* requests without their last event */
+	uint32_t running;  /* requests without their last event */
+	uint32_t windowed; /* of them those whose streams come by credit */
 	int doorbell_fd;
 };
 
@@ -179,6 +190,7 @@ struct dsec {
 	struct arena arena;
 	/* stream.c */
 	struct stream_buffer sending, receiving;
+	uint32_t stream_running, stream_windowed; /* as a channel's */
 
 	/* ticket.c */
 	struct ticket **tickets;
@@ -188,6 +200,7 @@ struct dsec {
 	uint64_t kept_bytes;
 	uint32_t unsent;       /* of those under way */
 	int64_t resend_due_ns; /* nothing can be done for them before */
+	uint32_t credits_due;  /* tickets with credit_due */
 	bool resend_blocked;   /* there was no room for the oldest of them */
 
 	/* wait.c, queue.c */
@@ -265,7 +278,37 @@ int dsec__tickets_resend(struct dsec *d);
 /* True: the engine's answer to a request sent again means "later", and so it will be. */
 bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *last);
 
+/* ---- credit.c ---- */
+
+/* An event of the ticket came. -EPROTO, -ENOMEM. */
+int dsec__credit_received(struct ticket *ticket, const struct dsec_event *event);
+/* The caller freed it. */
+void dsec__credit_consumed(struct dsec *d, struct ticket *ticket, const struct dsec_event *event);
+/* There may be room for those that had none. */
+void dsec__credits_send(struct dsec *d);
+/* The engine had no room for a credit: it is due again. */
+void dsec__credit_refused(struct dsec *d, const struct ticket *credit);
+/* The request goes again, and on from what was received. */
+void dsec__credit_forget(struct dsec *d, struct ticket *ticket);
+void dsec__credit_done(struct dsec *d, struct ticket *ticket);
+
 /* ---- ring.c, stream.c ---- */
+
+/*
+ * While streams come by credit a channel has no more requests than the engine takes at once: one
+ * that waits in it would hold up the credit for those before it.
+ */
+static inline bool dsec__must_wait(const struct dsec *d, const struct ticket *ticket,
+				   uint32_t running, uint32_t windowed)
+{
+	return (windowed || ticket->window_bytes) && running >= d->welcome.submission_entries;
+}
+
+/* These are taken beyond that limit. */
+static inline bool dsec__op_is_urgent(uint16_t op)
+{
+	return op == DSEC_OP_CANCEL || op == DSEC_OP_CREDIT || op == DSEC_OP_INPUT;
+}
 
 extern const struct transport dsec__ring, dsec__stream;
 int dsec__ring_open(struct dsec *d, struct handshake *handshake);
@@ -281,6 +324,8 @@ void dsec__private_stop(struct dsec *d);
 
 struct ticket *dsec__ticket_new(struct dsec *d);
 struct ticket *dsec__ticket_find(struct dsec *d, int64_t name);
+/* Its last event did not come yet. */
+bool dsec__ticket_is_under_way(struct dsec *d, int64_t name);
 void dsec__ticket_release(struct dsec *d, struct ticket *ticket);
 struct event *dsec__ticket_take(struct ticket *ticket);
 /* An event from the engine; payload may still be shared. -EPROTO: it makes no sense. */
@@ -329,10 +374,13 @@ struct submission {
 	struct dsec_id subject;
 	void *payload; /* freed by dsec__submit() */
 	size_t payload_bytes;
-	uint64_t number;
+	uint64_t numbers[3], offset;
+	uint32_t window_bytes;
 	struct capture *capture; /* owned by dsec__submit() */
 	bool internal;		 /* its events are dropped */
 };
 /* With the lock. -ENOENT: nothing of that name is under way. */
 int dsec__cancel(struct dsec *d, int64_t ticket);
 int64_t dsec__submit(struct dsec *d, const struct dsec_call *call, struct submission *submission);
+/* With the lock, without waiting and without a payload. 0 or as a transport's submit(). */
+int dsec__submit_now(struct dsec *d, const struct dsec_call *call, struct submission *submission);

@@ -437,6 +437,8 @@ void dsec_event_free(struct dsec_event *e)
 	ticket = dsec__ticket_find(d, e->ticket);
 	if (ticket && ticket->held && --ticket->held == 0 && ticket->ready)
 		dsec__queue_notify(ticket->queue);
+	if (ticket)
+		dsec__credit_consumed(d, ticket, e);
 	dsec__event_discard(event);
 	dsec__unreference(d);
 }

@@ -17,6 +17,8 @@
 
 #define BACKOFF_MIN_NS (10 * 1000 * 1000ll)
 #define BACKOFF_MAX_NS (500 * 1000 * 1000ll)
+/* A full ring empties without telling: look again after this long. */
+#define ROOM_SLICE_NS  (1000 * 1000ll)
 /* A link that was up for so long was a good one: losing it is a new trouble. */
 #define SETTLED_NS     (1000 * 1000 * 1000ll)
 
@@ -197,7 +199,14 @@ int dsec__link_drive(struct dsec *d)
 		changed = link_step(d, dsec__clock_ns());
 	if (d->lost)
 		return 1;
+	if (d->credits_due)
+		dsec__credits_send(d);
 	return changed + dsec__tickets_resend(d);
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
 }
 
 int64_t dsec__link_due_ns(const struct dsec *d)
@@ -206,6 +215,8 @@ int64_t dsec__link_due_ns(const struct dsec *d)
 
 	if (d->lost)
 		return INT64_MAX;
+	if (d->link == LINK_UP && d->credits_due)
+		due_ns = earlier(due_ns, dsec__clock_ns() + ROOM_SLICE_NS);
 	if (d->link == LINK_UP)
 		return due_ns;
 	if (d->link == LINK_BROKEN)

@@ -213,6 +213,40 @@ int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id s
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }
 
+int64_t dsec_input(struct dsec *d, const struct dsec_call *call, int64_t ticket, uint64_t offset,
+		   struct dsec_bytes data)
+{
+	struct submission submission = {
+		.op = DSEC_OP_INPUT,
+		.numbers = { (uint64_t)ticket },
+		.offset = offset,
+		.payload_bytes = data.bytes,
+	};
+	struct dsec_call known_call;
+	bool known;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (data.bytes && !data.data)
+		return dsec__fail(-EINVAL, "input: a pointer is NULL whose length is not 0");
+	if (data.bytes > DSEC_PAYLOAD_BYTES_MAX)
+		return dsec__fail(-EMSGSIZE, "input: larger than any may be");
+	pthread_mutex_lock(&d->lock);
+	known = dsec__ticket_is_under_way(d, ticket);
+	pthread_mutex_unlock(&d->lock);
+	if (!known)
+		return dsec__fail(-ENOENT, "input: no such ticket under way");
+	if (data.bytes) {
+		submission.payload = malloc(data.bytes);
+		if (!submission.payload)
+			return dsec__fail(-ENOMEM, "input: no memory");
+		memcpy(submission.payload, data.data, data.bytes);
+	}
+	return dsec__submit(d, &known_call, &submission);
+}
+
 static int list_pack(const struct dsec_list_opts *opts, struct submission *submission)
 {
 	struct dsec_wire_list wire = { .size = sizeof(wire), .limit = opts->limit };

@@ -19,10 +19,19 @@ enum {
 /* A full ring empties without telling: look again after this long. */
 #define ROOM_SLICE_NS (1000 * 1000ll)
 
-/* To the shard that does the work: a sandbox's own, or the one that an id's create belongs to. */
-static uint32_t channel_choose(const struct dsec *d, const struct dsec_ring_request *request)
+/*
+ * To the shard that does the work: a sandbox's own, or the one that an id's create belongs to. What
+ * names another request goes the way that one went.
+ */
+static uint32_t channel_choose(struct dsec *d, const struct dsec_ring_request *request)
 {
 	uint32_t shard = (uint32_t)(request->subject.lo >> DSEC_ID_SHARD_SHIFT);
+	struct ticket *named = NULL;
+
+	if (dsec__op_is_urgent(request->op))
+		named = dsec__ticket_find(d, (int64_t)request->number[0]);
+	if (named)
+		return named->channel;
 
 	if (request->op == DSEC_OP_CREATE)
 		shard = request->request_id[15] % d->welcome.shards;
@@ -85,6 +94,7 @@ void dsec__ticket_settle(struct dsec *d, struct ticket *ticket)
 		d->kept_bytes -= ticket->request.payload_bytes;
 	free(ticket->payload);
 	ticket->payload = NULL;
+	dsec__credit_done(d, ticket);
 	dsec__told_done(&ticket->told);
 }
 
@@ -97,6 +107,7 @@ static void ticket_recall(struct dsec *d, struct ticket *ticket, int64_t retry_n
 	ticket->payload_at = UINT64_MAX;
 	ticket->retry_ns = retry_ns;
 	ticket->indexes = 0;
+	dsec__credit_forget(d, ticket);
 	if (ticket->capture)
 		dsec__capture_clear(ticket->capture);
 	if (retry_ns < d->resend_due_ns)

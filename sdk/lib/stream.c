@@ -100,7 +100,9 @@ static int stream_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring
 	ssize_t sent;
 	int r;
 
-	(void)ticket;
+	if (!dsec__op_is_urgent(request->op) &&
+	    dsec__must_wait(d, ticket, d->stream_running, d->stream_windowed))
+		return -EAGAIN;
 	if (request->payload_bytes > d->welcome.stream_payload_max)
 		return -EMSGSIZE;
 	r = sending_flush(d);
@@ -114,13 +116,15 @@ static int stream_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring
 		return send_errno();
 	if ((size_t)sent < bytes)
 		sending_keep(d, parts, (size_t)sent);
+	d->stream_running++;
+	d->stream_windowed += ticket->window_bytes > 0;
 	return 0;
 }
 
 static void stream_ticket_end(struct dsec *d, struct ticket *ticket)
 {
-	(void)d;
-	(void)ticket;
+	d->stream_running--;
+	d->stream_windowed -= ticket->window_bytes > 0;
 }
 
 /* Room for a whole message of `bytes`, with what came so far moved to the front. */
@@ -218,6 +222,7 @@ static void stream_close(struct dsec *d)
 	/* Nobody leads: nothing is read meanwhile. */
 	d->sending = d->receiving = (struct stream_buffer){ 0 };
 	d->channel_count = 0;
+	d->stream_running = d->stream_windowed = 0;
 }
 
 const struct transport dsec__stream = {

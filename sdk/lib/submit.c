@@ -79,7 +79,9 @@ static void request_fill(const struct dsec_call *call, const struct submission *
 		.op = submission->op,
 		.timeout_ms = call->timeout_ms,
 		.payload_bytes = (uint32_t)submission->payload_bytes,
-		.number = { submission->number },
+		.offset = submission->offset,
+		.number = { submission->numbers[0], submission->numbers[1],
+			    submission->numbers[2] },
 	};
 	memcpy(request->request_id, call->request_id, sizeof(request->request_id));
 }
@@ -116,6 +118,7 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 	ticket->request = *request;
 	ticket->request.ticket = (uint64_t)ticket->name;
 	ticket->payload = submission->payload;
+	ticket->window_bytes = submission->window_bytes;
 	r = dsec__ticket_send(d, ticket);
 	if (r < 0) {
 		ticket->payload = NULL;
@@ -235,12 +238,24 @@ int64_t dsec__submit(struct dsec *d, const struct dsec_call *call, struct submis
 	return result < 0 ? submit_failed(result) : result;
 }
 
+int dsec__submit_now(struct dsec *d, const struct dsec_call *call, struct submission *submission)
+{
+	struct dsec_ring_request request;
+	int64_t result;
+
+	if (d->lost || d->link != LINK_UP)
+		return -EAGAIN;
+	request_fill(call, submission, &request);
+	result = request_try(d, call, submission, &request);
+	return result < 0 ? (int)result : 0;
+}
+
 int dsec__cancel(struct dsec *d, int64_t name)
 {
 	struct dsec_call call = { 0 };
 	struct submission submission = {
 		.op = DSEC_OP_CANCEL,
-		.number = (uint64_t)name,
+		.numbers = { (uint64_t)name },
 		.internal = true,
 	};
 	struct ticket *ticket = dsec__ticket_find(d, name);

@@ -80,6 +80,13 @@ struct ticket *dsec__ticket_find(struct dsec *d, int64_t name)
 	return d->tickets[place];
 }
 
+bool dsec__ticket_is_under_way(struct dsec *d, int64_t name)
+{
+	const struct ticket *ticket = dsec__ticket_find(d, name);
+
+	return ticket && !ticket->ended && !ticket->abandoned;
+}
+
 static void events_discard(struct ticket *ticket)
 {
 	while (ticket->first)
@@ -166,8 +173,11 @@ static int event_is_news(struct ticket *ticket, const struct event *event)
 /* What is not the last event. */
 static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *event)
 {
-	int r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;
+	int r;
 
+	r = dsec__credit_received(ticket, &event->seen);
+	if (r == 0)
+		r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;
 	if (r > 0)
 		ticket_deliver(d, ticket, event);
 	else
@@ -196,6 +206,8 @@ int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const voi
 		return r;
 	if (!last)
 		return ticket_progress(d, ticket, event);
+	if (ticket->op == DSEC_OP_CREDIT && wire->code == DSEC_REFUSED)
+		dsec__credit_refused(d, ticket);
 	if (!dsec__ticket_postpone(d, ticket, event))
 		ticket_deliver(d, ticket, event);
 	return 0;

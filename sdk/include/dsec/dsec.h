@@ -325,6 +325,20 @@ struct dsec_result {
 int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
 		  const struct dsec_exec_opts *opts);
 
+/*
+ * Bytes for a stream that a request under way takes, as an exec with DSEC_EXEC_INPUT_STREAM its
+ * stdin. `offset`: of the first byte in that stream; no bytes: its end. At most 1 MiB. The event is
+ * DSEC_EV_DONE, when they were taken: all, or none; while the reader does not read it waits. What
+ * came before is not taken again, so one that ended with DSEC_LOST may be repeated. A gap, or what
+ * came before in part, is DSEC_INVALID; DSEC_FAILED with EPIPE: nobody reads that stream any more.
+ * -ENOENT: no such ticket under way.
+ *
+ * What comes as streams is sent by credit: freeing a DSEC_EV_DATA lets more of its stream come. Who
+ * keeps events stops that stream, and no other.
+ */
+int64_t dsec_input(struct dsec *d, const struct dsec_call *call, int64_t ticket, uint64_t offset,
+		   struct dsec_bytes data);
+
 struct dsec_list_opts {
 	uint32_t size, limit;		 /* of rows; 0: all */
 	struct dsec_id after;		 /* only greater ids: the last row's, to go on */
