@@ -67,6 +67,8 @@ struct backend_gauges {
 	uint64_t slots_made, slots_clean, slots_rebuilding, launchers, launchers_lost;
 	uint64_t built, reused; /* boxes built in all; of them on an untouched root */
 	uint64_t strays;	/* children of lost workers that were reaped */
+	/* Network namespaces there are; of them being torn down; taken again; not taken again. */
+	uint64_t networks, networks_ending, networks_reused, networks_discarded;
 };
 
 struct box_spec {

@@ -41,7 +41,7 @@ void slot_cgroup_gone(struct containers *c, struct slot *slot)
 	slot->leaves_made = 0;
 	slot->cgroup_id = slot->built_ns = slot->sandboxes = 0;
 	slot->memory_bytes = slot->pids_max = 0;
-	slot->has_network = slot->is_private = false;
+	slot->is_private = false;
 }
 
 static struct slot_wish box_wish(const struct containers *c, const struct box_spec *spec)
@@ -90,9 +90,41 @@ static int give_slot(struct flow *f)
 	return FLOW_NEXT;
 }
 
-/* ---- step "network": what the guard lets this cgroup do; only when it changes ---- */
+/* ---- step "network" ---- */
 
-static int set_network(struct flow *f)
+static void network_ready(struct network_wish *wish, int error)
+{
+	struct container *box = container_of(wish, struct container, network_wish);
+
+	box->network = wish->network;
+	flow_resume(&box->box.flow, error);
+}
+
+/* It may wait; network.c has the limit. */
+static int take_network(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+
+	if (!box->box.spec.is_private)
+		return FLOW_NEXT;
+	box->network_wish.ready = network_ready;
+	box->network = network_take(&containers_of_flow(f)->networks, &box->network_wish);
+	return box->network ? FLOW_NEXT : FLOW_WAIT;
+}
+
+static int give_network(struct flow *f)
+{
+	struct container *box = container_of_flow(f);
+
+	if (box->network)
+		network_give(&containers_of_flow(f)->networks, box->network);
+	box->network = NULL;
+	return FLOW_NEXT;
+}
+
+/* ---- step "guard": what the guard lets this cgroup do; only when it changes ---- */
+
+static int set_guard(struct flow *f)
 {
 	struct container *box = container_of_flow(f);
 	struct containers *c = containers_of_flow(f);
@@ -194,7 +226,7 @@ static int ask_spawn(struct flow *f)
 		request->flags |= LAUNCH_LIMITS;
 	if (spec->is_private) {
 		request->flags |= LAUNCH_PRIVATE;
-		box->slot->has_network = true;
+		request->network = box->network->number;
 	}
 	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",
 		      sizeof request->hostname - 1);
@@ -244,10 +276,11 @@ static int kill_init(struct flow *f)
 
 /* clang-format off */
 static const struct flow_step container_steps[] = {
-	/* name      start        finish     undo       limit_ms */
-	{ "slot",    take_slot,   NULL,      give_slot, 0 },
-	{ "spawn",   ask_spawn,   got_spawn, kill_init, 0 },
-	{ "network", set_network, NULL,      NULL,      0 },
+	/* name      start         finish     undo          limit_ms */
+	{ "slot",    take_slot,    NULL,      give_slot,    0 },
+	{ "network", take_network, NULL,      give_network, 0 },
+	{ "spawn",   ask_spawn,    got_spawn, kill_init,    0 },
+	{ "guard",   set_guard,    NULL,      NULL,         0 },
 };
 /* clang-format on */
 
@@ -268,10 +301,13 @@ static void container_done(struct flow *f, int error)
 	}
 }
 
-/* A launcher request cannot be taken back: the step ends by itself, within the launcher's limit. */
+/* A launcher request cannot be taken back: it ends by itself, within the launcher's limit. */
 static void container_cancel(struct flow *f)
 {
-	(void)f;
+	struct container *box = container_of_flow(f);
+
+	if (network_withdraw(&containers_of_flow(f)->networks, &box->network_wish))
+		flow_resume(f, -ECANCELED);
 }
 
 static struct box *container_box_new(struct backend *b)
@@ -364,6 +400,10 @@ static void container_gauges(const struct backend *b, struct backend_gauges *ret
 		.built = c->built,
 		.reused = c->reused,
 		.strays = c->children.strays,
+		.networks = networks_made(&c->networks),
+		.networks_ending = c->networks.counts[NETWORK_ENDING],
+		.networks_reused = c->networks.reused,
+		.networks_discarded = c->networks.discarded,
 	};
 }
 

@@ -6,6 +6,7 @@
 
 #include "backends/backend.h"
 #include "backends/container/children.h"
+#include "backends/container/network.h"
 #include "backends/container/slot.h"
 #include "backends/container/team.h"
 #include "engine/base/cleanup.h"
@@ -21,6 +22,7 @@ struct containers {
 	struct children children;
 	struct team team;
 	struct slots slots;
+	struct networks networks;
 	struct pool boxes, runs, preparations;
 	uint64_t built, reused;
 	void (*drained)(void *owner);
@@ -31,6 +33,8 @@ struct container {
 	struct launch_call call;
 	struct child init; /* PID 1 */
 	struct slot *slot;
+	struct network *network; /* NULL: `none`, or not yet */
+	struct network_wish network_wish;
 	uint64_t cpu_before_us; /* of the cgroup: what other sandboxes used */
 	bool rebuild, lost, killing, up;
 	int spawn_error;

@@ -27,6 +27,7 @@ static const char *const step_names[] = {
 	[LAUNCH_STEP_ARGV0] = "argv0",
 	[LAUNCH_STEP_WAIT] = "wait",
 	[LAUNCH_STEP_KILL] = "kill",
+	[LAUNCH_STEP_PORT] = "port",
 };
 
 _Static_assert(sizeof step_names / sizeof *step_names == LAUNCH_STEP_COUNT, "a step has no name");

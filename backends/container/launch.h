@@ -9,11 +9,11 @@
  *
  *	vault	/img/K		image K, one EROFS mount shared by all slots
  *		/slots/S/user	user namespace of slot S (nsfs)
- *		/slots/S/net	its network namespace, once it had `private` (nsfs)
  *		/slots/S/lower	its clone of the image, idmapped to its range of ids
  *		/slots/S/up	its tmpfs: u and w, upper and work directory
  *		/slots/S/up/root  the overlay, with a devpts of its own on dev/pts: it hangs there
  *				so that one unmount, and one wait for it, takes all three
+ *		/nets/N		network namespace N, of one sandbox at a time (nsfs)
  *	cgroups	<shard>/bS	slot S: PID 1 lives here
  *		<shard>/bS/eL	leaf L: one exec and its descendants
  *
@@ -43,24 +43,31 @@ enum launch_op {
 	LAUNCH_SWEEP, /* after a lost worker: kill what is in the slot's cgroup, drop the slot */
 	LAUNCH_DROP,  /* the slot's mounts, namespaces and cgroups go */
 	LAUNCH_STAT,  /* cpu, memory and process count of the slot's cgroup */
+	LAUNCH_NETWORK_MAKE,  /* /nets/<network>, where there is none */
+	LAUNCH_NETWORK_PROVE, /* is it as nobody has ever used it: LAUNCH_CLEAN, LAUNCH_BUSY */
+	LAUNCH_NETWORK_DROP,  /* it goes; replies with a witness of its end, see network.c */
+	LAUNCH_PORT_LOOK,     /* ECONNREFUSED: nothing listens on `port` of its loopback */
+	LAUNCH_PORT_CONNECT,  /* replies with a socket that is connected, or about to be */
 	LAUNCH_OP_COUNT,
 };
 
 enum launch_flag {
 	LAUNCH_REBUILD = 1,   /* the slot's root is dirty, of another image, or absent */
-	LAUNCH_PRIVATE = 2,   /* network `private`: the slot's own namespace, made if absent */
+	LAUNCH_PRIVATE = 2,   /* LAUNCH_SPAWN: in /nets/<network>, not in the workers' namespace */
 	LAUNCH_LEAF_USED = 4, /* the leaf existed: check that nothing is left in it */
-	LAUNCH_NETWORK_DISCARD = 8, /* make a new network namespace even if there is one */
-	LAUNCH_REUSED = 16,	    /* reply: the root was not rebuilt */
-	LAUNCH_LIMITS = 32,	    /* LAUNCH_SPAWN: the slot's cgroup has others; else they stay */
+	LAUNCH_IPV6 = 8,      /* reply of a LAUNCH_PORT_*: on ::1 */
+	LAUNCH_REUSED = 16,   /* reply: the root was not rebuilt */
+	LAUNCH_LIMITS = 32,   /* LAUNCH_SPAWN: the slot's cgroup has others; else they stay */
+	LAUNCH_CLEAN = 64,    /* reply: proven */
+	LAUNCH_BUSY = 128,    /* reply: sockets are left, which may yet go */
 };
 
 /*
  * A request that fails leaves nothing of its own, and whatever it was to change is as before, but:
  * a build that fails takes the whole slot with it; a spawn that fails after its build leaves the
  * slot built; a kill that fails may be asked again and leaves a leaf that must not be used.
- * LAUNCH_SWEEP and LAUNCH_DROP are fine where there is nothing; LAUNCH_DROP is refused with EBUSY
- * while somebody lives in the slot.
+ * LAUNCH_SWEEP, LAUNCH_DROP and LAUNCH_NETWORK_DROP are fine where there is nothing; LAUNCH_DROP is
+ * refused with EBUSY while somebody lives in the slot.
  *
  * Where a request failed. Names: launch_step_name(). */
 enum launch_step {
@@ -87,6 +94,7 @@ enum launch_step {
 	LAUNCH_STEP_ARGV0, /* the program */
 	LAUNCH_STEP_WAIT,  /* the child did not reach its program in time and was killed */
 	LAUNCH_STEP_KILL,
+	LAUNCH_STEP_PORT,
 	LAUNCH_STEP_COUNT,
 };
 
@@ -123,6 +131,8 @@ struct launch_request {
 	uint32_t environment_count;	 /* strings of env after them */
 	uint32_t payload_bytes;		 /* after this struct in the same packet */
 	uint32_t descriptor_count;	 /* by SCM_RIGHTS in the same packet */
+	uint32_t network;		 /* N, unique in the engine */
+	uint32_t port;
 	/*
 	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
 	 * asks none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a
@@ -149,6 +159,8 @@ struct launch_reply {
 	uint32_t flags; /* LAUNCH_REUSED */
 	uint32_t leaf_left; /* processes left in a LAUNCH_LEAF_USED leaf: error EBUSY */
 	uint32_t processes;
+	uint32_t descriptor_count; /* 0 or 1, by SCM_RIGHTS in the same packet */
+	uint32_t reserved;
 	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
 	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
 	/*
@@ -159,5 +171,5 @@ struct launch_reply {
 	uint64_t disk_bytes, inodes; /* used in the upper */
 };
 
-_Static_assert(sizeof(struct launch_request) == 104 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 112, "no padding");
+_Static_assert(sizeof(struct launch_request) == 112 + 128, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 120, "no padding");

@@ -1,20 +1,28 @@
 /*
- * The network namespaces of `private` sandboxes: loopback, settings, /proc/net masked. Called by
- * the worker. Must hold: a namespace belongs to the host's user namespace, so nothing inside a
- * sandbox can change a setting, an address or a mask; the worker is back in its own when a call
- * returns.
+ * The network namespaces of `private` sandboxes: loopback, settings, /proc/net masked; made,
+ * entered and taken away. Called by the worker. Must hold: a namespace belongs to the host's user
+ * namespace, so nothing inside a sandbox can change a setting, an address or a mask; the worker is
+ * back in its own when a request is answered.
  */
 #include "backends/container/netns.h"
 
 #include <errno.h>
 #include <net/if.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "backends/container/kernel.h"
 #include "backends/container/worker.h"
+
+#define TRY(step, call) LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
+
+static void network_name(const struct worker *w, char name[static WORKER_PATH_BYTES])
+{
+	(void)snprintf(name, WORKER_PATH_BYTES, "%u", w->order.request.network);
+}
 
 static long setting_write(int proc_fd, const char *path, const char *value)
 {
@@ -49,86 +57,136 @@ static long netns_furnish(struct worker *w)
 		{ "sys/net/ipv4/ping_group_range", "0 2147483647" },
 		/* Nothing of one sandbox's connections is kept for the next. */
 		{ "sys/net/ipv4/tcp_no_metrics_save", "1" },
+		{ "sys/net/ipv4/tcp_fastopen", "0" },
 	};
-	long r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, loopback_up());
+	long r = TRY(NETNS, loopback_up());
 
 	for (unsigned i = 0; r >= 0 && i < sizeof settings / sizeof *settings; i++)
-		r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
-			       setting_write(w->sysctl_fd, settings[i].path, settings[i].value));
-	return r < 0 ? r : LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, netns_mask(LAUNCH_FD_PROC));
+		r = TRY(NETNS, setting_write(w->sysctl_fd, settings[i].path, settings[i].value));
+	return r < 0 ? r : TRY(NETNS, netns_mask(LAUNCH_FD_PROC));
 }
 
-static long netns_new(struct worker *w)
+long network_enter_new(struct worker *w)
 {
-	long fd, back, r = sysctl_renew(w, LAUNCH_STEP_NETNS);
+	long r = sysctl_renew(w, LAUNCH_STEP_NETNS);
 
 	if (r >= 0)
-		r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
-			       kernel_unshare(CLONE_NEWNET, w->secret));
+		r = TRY(NETNS, kernel_unshare(CLONE_NEWNET, w->secret));
 	if (r < 0)
 		return r;
 	r = netns_furnish(w);
-	fd = r < 0 ? r :
-		     LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
-				kernel_openat(LAUNCH_FD_PROC, "self/ns/net", O_RDONLY | O_CLOEXEC,
-					      0));
-	back = kernel_setns(LAUNCH_FD_NETWORK, CLONE_NEWNET, w->secret);
-	if (back < 0)
-		worker_die("cannot return to its network namespace", back);
+	if (r < 0)
+		network_leave(w);
+	return r;
+}
+
+void network_leave(struct worker *w)
+{
+	long r = kernel_setns(LAUNCH_FD_NETWORK, CLONE_NEWNET, w->secret);
+
+	if (r < 0)
+		worker_die("cannot return to its network namespace", r);
+}
+
+static long network_new(struct worker *w)
+{
+	long fd, r = network_enter_new(w);
+
+	if (r < 0)
+		return r;
+	fd = TRY(NETNS, kernel_openat(LAUNCH_FD_PROC, "self/ns/net", O_RDONLY | O_CLOEXEC, 0));
+	network_leave(w);
 	return fd;
 }
 
-long netns_make(struct worker *w, int slot_fd)
+long network_make(struct worker *w)
 {
-	long fd = netns_new(w), r;
+	char name[WORKER_PATH_BYTES];
+	long nets, r, fd = network_new(w);
 
 	if (fd < 0)
 		return fd;
-	r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, nsfs_attach(w, (int)fd, slot_fd, "net"));
+	network_name(w, name);
+	r = vault_enter(w);
+	if (r >= 0) {
+		nets = r = TRY(NETNS, kernel_openat(AT_FDCWD, "/nets",
+						    O_PATH | O_DIRECTORY | O_CLOEXEC, 0));
+		if (nets >= 0) {
+			r = TRY(NETNS, nsfs_attach(w, (int)fd, (int)nets, name));
+			if (r < 0)
+				(void)kernel_unlinkat((int)nets, name, 0); /* as it was */
+			(void)kernel_close((int)nets);			   /* only the way there */
+		}
+		vault_leave(w);
+	}
 	(void)kernel_close((int)fd); /* it hangs in the vault, or goes */
 	return r;
 }
 
-static long sockstat_read(char *text, size_t bytes)
+long network_open(struct worker *w)
 {
-	long n, fd = kernel_openat(LAUNCH_FD_PROC, "thread-self/net/sockstat", O_RDONLY | O_CLOEXEC,
-				   0);
+	char path[WORKER_PATH_BYTES];
 
+	(void)snprintf(path, sizeof path, "/nets/%u", w->order.request.network);
+	return TRY(NETNS, kernel_openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
+}
+
+long network_enter(struct worker *w, uint32_t step)
+{
+	long fd, r = vault_enter(w);
+
+	if (r < 0)
+		return r;
+	fd = network_open(w);
+	vault_leave(w);
 	if (fd < 0)
 		return fd;
-	n = kernel_read((int)fd, text, bytes - 1);
-	(void)kernel_close((int)fd); /* only read */
-	text[n > 0 ? n : 0] = '\0';
-	return n;
+	r = LAUNCH_TRY(&w->attempt, step, kernel_setns((int)fd, CLONE_NEWNET, w->secret));
+	(void)kernel_close((int)fd); /* the worker is in it */
+	return r;
 }
 
-long netns_is_clean(struct worker *w, int net_fd)
+/*
+ * A setting of the namespace: an open one does not keep it alive, and once it was torn down reading
+ * this fails. 35 ms after the last reference here; the kernel does them in batches, one at a time.
+ */
+static long witness_open(struct worker *w)
 {
-	char text[512];
-	long back, r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS,
-				  kernel_setns(net_fd, CLONE_NEWNET, w->secret));
+	long fd, r = sysctl_renew(w, LAUNCH_STEP_NETNS);
 
+	if (r >= 0)
+		r = network_enter(w, LAUNCH_STEP_NETNS);
 	if (r < 0)
 		return r;
-	r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_NETNS, sockstat_read(text, sizeof text));
-	back = kernel_setns(LAUNCH_FD_NETWORK, CLONE_NEWNET, w->secret);
-	if (back < 0)
-		worker_die("cannot return to its network namespace", back);
-	if (r < 0)
-		return r;
-	/* The other figures of the file are the whole host's. */
-	return strstr(text, "sockets: used 0\n") && strstr(text, "TCP: inuse 0 ") &&
-	       strstr(text, " tw 0 ");
+	fd = TRY(NETNS,
+		 kernel_openat(w->sysctl_fd, "sys/net/core/somaxconn", O_RDONLY | O_CLOEXEC, 0));
+	network_leave(w);
+	return fd;
 }
 
-long netns_drop(struct worker *w, int slot_fd)
+static long network_unhang(struct worker *w)
 {
-	long r = kernel_fchdir(slot_fd);
+	char path[WORKER_PATH_BYTES];
+	long r = vault_enter(w);
 
 	if (r < 0)
 		return r;
-	r = kernel_umount("net", MNT_DETACH | UMOUNT_NOFOLLOW, w->secret);
-	if (r >= 0 || r == -EINVAL) /* only its place */
-		r = kernel_unlinkat(AT_FDCWD, "net", 0);
-	return r == -ENOENT ? 0 : r;
+	(void)snprintf(path, sizeof path, "/nets/%u", w->order.request.network);
+	r = kernel_umount(path, MNT_DETACH | UMOUNT_NOFOLLOW, w->secret);
+	if (r >= 0 || r == -EINVAL) /* only its place: a worker was lost with it */
+		r = kernel_unlinkat(AT_FDCWD, path, 0);
+	vault_leave(w);
+	return TRY(NETNS, r == -ENOENT ? 0 : r);
+}
+
+long network_drop(struct worker *w)
+{
+	long r, witness = witness_open(w);
+
+	r = network_unhang(w);
+	if (r >= 0 && witness >= 0)
+		w->order.reply_fd = (int)witness;
+	else if (witness >= 0)
+		(void)kernel_close((int)witness); /* it stays where it is */
+	return r;
 }

@@ -1,4 +1,4 @@
-/* What a network namespace of sandboxes needs before one may use it. */
+/* Network namespaces of sandboxes: what the worker does with /nets/N of the vault. */
 #pragma once
 
 #include <stdint.h>
@@ -12,11 +12,17 @@ struct worker;
  */
 long netns_mask(int proc_fd);
 
-/* Make, or take away, the slot's; the worker is in the vault. */
-long netns_make(struct worker *w, int slot_fd);
-long netns_drop(struct worker *w, int slot_fd); /* fine where there is none */
-/*
- * 1 if no socket of an earlier sandbox is left in the namespace, none in TIME_WAIT either; else 0.
- * A namespace of the host's can be dirtied by nothing else but caches, which are off.
- */
-long netns_is_clean(struct worker *w, int net_fd);
+/* The requests of these names; see launch.h. */
+long network_make(struct worker *w);
+long network_prove(struct worker *w);
+long network_drop(struct worker *w);
+long port_look(struct worker *w);
+long port_connect(struct worker *w);
+
+/* A descriptor of the request's; the worker is in the vault. */
+long network_open(struct worker *w);
+/* Into the request's and back; the latter cannot fail: a worker that is stuck inside ends. */
+long network_enter(struct worker *w, uint32_t step);
+void network_leave(struct worker *w);
+/* Into one that nobody ever was in, and that goes when it is left. */
+long network_enter_new(struct worker *w);

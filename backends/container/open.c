@@ -48,6 +48,9 @@ static int containers_fill(struct containers *c)
 	if (r < 0)
 		return r;
 	c->slots.uses_max = o->slot_uses_max;
+	r = networks_init(&c->networks, c, o->shard * slots, slots);
+	if (r < 0)
+		return r;
 	r = pool_init(&c->boxes, sizeof(struct container), o->boxes_max);
 	if (r < 0)
 		return r;
@@ -85,6 +88,7 @@ void container_close(struct backend *b)
 	pool_done(&c->preparations);
 	pool_done(&c->runs);
 	pool_done(&c->boxes);
+	networks_done(&c->networks);
 	slots_done(&c->slots);
 	children_done(&c->children);
 	guard_exits_close(c->exits);

@@ -101,7 +101,8 @@ void prepare_drain(struct containers *c)
 		(slot = slot_first(&c->slots, SLOT_DIRTY))) &&
 	       (p = prepare_begin(c, slot)))
 		prepare_ask(p, LAUNCH_DROP);
-	if (!pool_taken(&c->preparations) && c->drained) {
+	networks_drain(&c->networks);
+	if (!pool_taken(&c->preparations) && !networks_made(&c->networks) && c->drained) {
 		void (*drained)(void *) = c->drained;
 
 		c->drained = NULL;

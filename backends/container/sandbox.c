@@ -143,33 +143,6 @@ static long sandbox_run(struct child *child)
 	return r < 0 ? r : init_become(child);
 }
 
-/* The slot's network namespace, made where there is none; the worker is in the vault. */
-static long network_open(struct worker *w, int slot_fd)
-{
-	const uint32_t flags = w->order.request.flags;
-	long r, fd;
-
-	if (!(flags & LAUNCH_PRIVATE))
-		return 0;
-	if (flags & LAUNCH_NETWORK_DISCARD) {
-		r = TRY(NETNS, netns_drop(w, slot_fd));
-		if (r < 0)
-			return r;
-	}
-	fd = TRY(NETNS, kernel_openat(slot_fd, "net", O_RDONLY | O_CLOEXEC, 0));
-	r = fd < 0 ? fd : netns_is_clean(w, (int)fd);
-	if (r == 1)
-		return fd;
-	if (fd >= 0)
-		(void)kernel_close((int)fd); /* of no use any more */
-	if (r == 0)
-		r = TRY(NETNS, netns_drop(w, slot_fd));
-	if (r < 0 && r != -ENOENT)
-		return r;
-	r = netns_make(w, slot_fd);
-	return r < 0 ? r : TRY(NETNS, kernel_openat(slot_fd, "net", O_RDONLY | O_CLOEXEC, 0));
-}
-
 /* What the child takes from the slot's folder; what was opened is in fds also on failure. */
 static long slot_take_from(struct worker *w, int slot_fd, int fds[static 3])
 {
@@ -184,8 +157,10 @@ static long slot_take_from(struct worker *w, int slot_fd, int fds[static 3])
 	if (r < 0)
 		return r;
 	fds[FD_USER] = (int)r;
-	r = network_open(w, slot_fd);
-	if (r > 0)
+	if (!(w->order.request.flags & LAUNCH_PRIVATE))
+		return 0;
+	r = network_open(w);
+	if (r >= 0)
 		fds[FD_NETWORK] = (int)r;
 	return r;
 }

@@ -172,7 +172,7 @@ static int rules_secret(scmp_filter_ctx filter, uint64_t secret)
 	return r;
 }
 
-static int rules_socket(scmp_filter_ctx filter)
+static int rules_socket(scmp_filter_ctx filter, uint64_t secret)
 {
 	const struct refusal family = { SCMP_SYS(socket), EAFNOSUPPORT };
 	const struct refusal type = { SCMP_SYS(socket), EPERM };
@@ -186,11 +186,13 @@ static int rules_socket(scmp_filter_ctx filter)
 			continue;
 		r = rule(filter, family, 1, &asked);
 	}
-	/* Of netlink, routing alone: getifaddrs() needs it; sock_diag names every socket. */
+	/* Of netlink, routing alone: getifaddrs() needs it. sock_diag, which names every socket,
+	 * is the worker's. */
 	if (r == 0)
-		r = rule(filter, family, 2,
+		r = rule(filter, family, 3,
 			 (struct scmp_arg_cmp[]){ is(0, LOW, AF_NETLINK),
-						  { 2, SCMP_CMP_NE, 0, 0 } });
+						  { 2, SCMP_CMP_NE, 0, 0 },
+						  { 5, SCMP_CMP_NE, secret, 0 } });
 	for (unsigned i = 0; r == 0 && i < 4; i++)
 		r = rule(filter, type, 2,
 			 (struct scmp_arg_cmp[]){ is(0, LOW, i & 1 ? AF_INET6 : AF_INET),
@@ -261,7 +263,7 @@ int filter_install(uint64_t secret)
 	if (r == 0)
 		r = rules_secret(filter, secret);
 	if (r == 0)
-		r = rules_socket(filter);
+		r = rules_socket(filter, secret);
 	if (r == 0)
 		r = rules_personality(filter);
 	if (r == 0)

@@ -32,7 +32,6 @@ struct slot {
 	uint64_t pids_max;
 	struct launch_baseline baseline;
 	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
-	bool has_network;     /* a private network namespace hangs in the vault */
 	bool is_private;      /* what the guard was told */
 	bool young;	      /* taken before its baseline's clock tick was over */
 	bool suspect;	      /* something went wrong in it */

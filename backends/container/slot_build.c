@@ -138,8 +138,6 @@ static long slot_clear(struct worker *w)
 	if (r >= 0)
 		r = place_clear(w, "lower", AT_REMOVEDIR);
 	if (r >= 0)
-		r = place_clear(w, "net", 0);
-	if (r >= 0)
 		r = place_clear(w, "user", 0);
 	if (r >= 0)
 		r = kernel_chdir("/");

@@ -22,7 +22,7 @@ void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t
 	for (uint32_t i = 0; i < TEAM_CLASS_COUNT; i++)
 		team->queue[i].last = &team->queue[i].first;
 	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
-		team->workers[i] = (struct worker){ .team = team, .fd = -1 };
+		team->workers[i] = (struct worker){ .team = team, .fd = -1, .reply_fd = -1 };
 }
 
 /*
@@ -73,6 +73,12 @@ static void call_prepare(struct launch_call *call)
 	memcpy(CMSG_DATA(header), call->fds, bytes);
 }
 
+static void reply_fd_drop(struct worker *w)
+{
+	cleanup_close(&w->reply_fd);
+	w->reply_fd = -1;
+}
+
 /* The oldest request was sent and answered; the completions of the two may come in any order. */
 static void worker_settle(struct worker *w)
 {
@@ -86,6 +92,10 @@ static void worker_settle(struct worker *w)
 	w->sent_count--;
 	w->calls[0] = w->calls[1];
 	call->sent = false;
+	call->reply_fd = -1;
+	if (call->takes_descriptor)
+		call->reply_fd = take_fd(&w->reply_fd);
+	reply_fd_drop(w);
 	deadline_set(w);
 	call->done(call, &reply);
 }
@@ -122,12 +132,24 @@ static bool reply_is_sane(const struct launch_reply *reply)
 	       reply->step < LAUNCH_STEP_COUNT;
 }
 
+/* Room was given for one: what is more than that the kernel has closed. */
+static void reply_fd_take(struct worker *w)
+{
+	struct cmsghdr *header = CMSG_FIRSTHDR(&w->reply_message);
+
+	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+	    header->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&w->reply_fd, CMSG_DATA(header), sizeof(int));
+}
+
 static void worker_replied(struct io_op *op, int res)
 {
 	struct worker *w = container_of(op, struct worker, recv);
 	struct launch_call *call = w->calls[0];
 
 	w->receiving = false;
+	if (res >= 0)
+		reply_fd_take(w);
 	if (w->broken || res != sizeof w->reply || !w->call_count || !call->sent ||
 	    w->reply.tag != call->request.tag || !reply_is_sane(&w->reply)) {
 		worker_lose(w);
@@ -142,7 +164,12 @@ static void worker_listen(struct worker *w)
 {
 	w->receiving = true;
 	w->recv.done = worker_replied;
-	io_recv(w->team->io, &w->recv, w->fd, &w->reply, sizeof w->reply);
+	w->reply_part = (struct iovec){ &w->reply, sizeof w->reply };
+	w->reply_message = (struct msghdr){ .msg_iov = &w->reply_part,
+					    .msg_iovlen = 1,
+					    .msg_control = w->reply_control.bytes,
+					    .msg_controllen = sizeof w->reply_control };
+	io_recvmsg(w->team->io, &w->recv, w->fd, &w->reply_message);
 }
 
 static void queue_put_first(struct team *team, struct launch_call *call)
@@ -170,6 +197,7 @@ static void worker_lose(struct worker *w)
 	if (w->receiving || w->sending || w->fd < 0)
 		return;
 	timer_clear(team->timers, &w->deadline);
+	reply_fd_drop(w);
 	cleanup_close(&w->fd);
 	w->fd = -1;
 	if (w->call_count == 2)
@@ -183,6 +211,7 @@ static void worker_lose(struct worker *w)
 	}
 	if (doubtful) {
 		doubtful->sent = false;
+		doubtful->reply_fd = -1;
 		doubtful->done(doubtful, NULL);
 	}
 	team_feed(team);

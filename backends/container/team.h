@@ -26,6 +26,11 @@ struct launch_call {
 	uint64_t sequence;
 	bool queued, sent;
 	/*
+	 * What came with the reply is done()'s, if it says so here; else it is closed. -1: none.
+	 */
+	bool takes_descriptor;
+	int reply_fd;
+	/*
 	 * reply NULL: the worker was lost while it may have been busy with this request. Otherwise
 	 * the reply, checked; it lives during the callback.
 	 */
@@ -50,6 +55,13 @@ struct worker {
 	struct launch_call *calls[TEAM_DEPTH]; /* oldest first */
 	uint32_t sent_count;		       /* of calls[] handed to the socket */
 	struct launch_reply reply;
+	int reply_fd; /* that came with it */
+	struct msghdr reply_message;
+	struct iovec reply_part;
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		size_t align; /* as a cmsghdr is */
+	} reply_control;
 };
 
 struct team {

@@ -37,7 +37,10 @@ static long vault_make(int proc_fd)
 	r = kernel_mkdirat(AT_FDCWD, "/img", 0700);
 	if (r < 0)
 		return r;
-	return kernel_mkdirat(AT_FDCWD, "/slots", 0700);
+	r = kernel_mkdirat(AT_FDCWD, "/slots", 0700);
+	if (r < 0)
+		return r;
+	return kernel_mkdirat(AT_FDCWD, "/nets", 0700);
 }
 
 /* The child: says how it went and stays until the engine has what it wants, or is gone. */

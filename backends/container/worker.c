@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "backends/container/kernel.h"
+#include "backends/container/netns.h"
 #include "engine/base/log.h"
 
 void worker_die(const char *what, long error)
@@ -107,6 +108,8 @@ static bool order_fits(struct worker *w, size_t bytes)
 		       memchr(q->user, 0, sizeof q->user) && order_split(w);
 	if (q->payload_bytes != 0 || q->descriptor_count != fds)
 		return false;
+	if (q->op == LAUNCH_PORT_LOOK || q->op == LAUNCH_PORT_CONNECT)
+		return q->port > 0 && q->port < 65536;
 	if (q->op == LAUNCH_BUILD || (q->op == LAUNCH_SPAWN && q->flags & LAUNCH_REBUILD))
 		/* The host's own ids are no range; 0 would be no limit. */
 		if (q->uid_base < 65536 || q->uid_base > UINT32_MAX - 65536 || q->disk_bytes == 0 ||
@@ -136,6 +139,16 @@ static long order_run(struct worker *w)
 		return slot_drop(w);
 	case LAUNCH_STAT:
 		return slot_stat(w);
+	case LAUNCH_NETWORK_MAKE:
+		return network_make(w);
+	case LAUNCH_NETWORK_PROVE:
+		return network_prove(w);
+	case LAUNCH_NETWORK_DROP:
+		return network_drop(w);
+	case LAUNCH_PORT_LOOK:
+		return port_look(w);
+	case LAUNCH_PORT_CONNECT:
+		return port_connect(w);
 	default:
 		w->attempt.step = LAUNCH_STEP_REQUEST;
 		return -EINVAL;
@@ -145,6 +158,9 @@ static long order_run(struct worker *w)
 static void order_answer(struct worker *w, long r)
 {
 	struct launch_reply *reply = &w->order.reply;
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(sizeof(size_t)))) = { 0 };
+	struct iovec part = { reply, sizeof *reply };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
 	ssize_t bytes;
 
 	reply->tag = w->order.request.tag;
@@ -152,9 +168,20 @@ static void order_answer(struct worker *w, long r)
 		reply->error = (int32_t)-r;
 		reply->step = w->attempt.step;
 	}
+	if (w->order.reply_fd >= 0) {
+		reply->descriptor_count = 1;
+		message.msg_control = control;
+		message.msg_controllen = sizeof control;
+		*CMSG_FIRSTHDR(&message) = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+							     .cmsg_level = SOL_SOCKET,
+							     .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &w->order.reply_fd, sizeof(int));
+	}
 	do
-		bytes = send(LAUNCH_FD_CHANNEL, reply, sizeof *reply, MSG_NOSIGNAL);
+		bytes = sendmsg(LAUNCH_FD_CHANNEL, &message, MSG_NOSIGNAL);
 	while (bytes < 0 && errno == EINTR);
+	if (w->order.reply_fd >= 0)
+		(void)kernel_close(w->order.reply_fd); /* the engine has its own */
 	if (bytes < 0 && errno != EPIPE && errno != ECONNRESET)
 		worker_die("cannot write to its channel", -errno);
 }
@@ -167,6 +194,7 @@ static bool order_serve(struct worker *w)
 	long r;
 
 	w->order.descriptor_count = 0;
+	w->order.reply_fd = -1;
 	memset(&w->order.reply, 0, sizeof w->order.reply);
 	bytes = order_receive(w, &cut);
 	if (bytes == 0 && w->order.descriptor_count == 0)

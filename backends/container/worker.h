@@ -17,6 +17,7 @@ enum {
 	WORKER_DESCRIPTORS_MAX = 8,
 	WORKER_LIMIT_MS = 1000, /* where a request names none */
 	WORKER_PATH_BYTES = 64,
+	WORKER_PROOF_BYTES_MAX = 24 * 1024,
 };
 
 /* A file or folder of proc that sandboxes do not see. */
@@ -32,6 +33,7 @@ struct order {
 	struct launch_reply reply;
 	int descriptors[WORKER_DESCRIPTORS_MAX]; /* closed when the order is done */
 	uint32_t descriptor_count;
+	int reply_fd;	     /* goes with the reply; -1: none */
 	char **argv, **envp; /* ends with NULL; in the payload */
 	const char *cwd;
 };
@@ -48,6 +50,8 @@ struct worker {
 	int sysctl_fd; /* of sysctl_renew(); 0: none yet */
 	uint32_t sysctl_uses;
 	struct order order;
+	uint32_t pristine_bytes; /* 0: not known yet */
+	char pristine[WORKER_PROOF_BYTES_MAX], proof[WORKER_PROOF_BYTES_MAX];
 	char *pointers[LAUNCH_ARGUMENTS_MAX + 2];
 	char payload[LAUNCH_PAYLOAD_BYTES_MAX];
 };

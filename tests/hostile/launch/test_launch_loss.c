@@ -62,6 +62,8 @@ static unsigned one_loss(struct harness *h, const struct loss *loss)
 	struct launch_request request = harness_request(h, loss->op, SLOT);
 
 	request.flags = loss->flags;
+	if (loss->flags & LAUNCH_PRIVATE && !network_is_there(h, SLOT))
+		expect(harness_op(h, LAUNCH_NETWORK_MAKE, SLOT).error == 0);
 	expect(harness_send(h, 0, &request, NULL));
 	nap_us(loss->after_us);
 	worker_kill(h, 0);

@@ -78,6 +78,8 @@ static const struct suite suites[] = {
 	FAULT(creates, "container.spawn!"),
 	FAULT(creates, "container.network"),
 	FAULT(creates, "container.network!"),
+	FAULT(creates, "container.guard"),
+	FAULT(creates, "container.guard!"),
 	FAULT(execs, "exec.pipes"),
 	FAULT(execs, "exec.pipes!"),
 	FAULT(execs, "exec.start"),

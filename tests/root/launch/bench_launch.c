@@ -162,9 +162,12 @@ static void rates(struct harness *h)
 	bench(h, "spawn, root reused", 0, false);
 	bench(h, "spawn, root rebuilt", LAUNCH_REBUILD, false);
 	bench(h, "spawn, reused, one tiny exec", 0, true);
+	for (unsigned i = 0; i < h->worker_count; i++)
+		expect(harness_op(h, LAUNCH_NETWORK_MAKE, i).error == 0);
 	bench(h, "spawn, reused, private network", LAUNCH_PRIVATE, false);
 	for (unsigned i = 0; i < h->worker_count; i++)
-		expect(harness_op(h, LAUNCH_DROP, i).error == 0);
+		expect(harness_op(h, LAUNCH_DROP, i).error == 0 &&
+		       harness_op(h, LAUNCH_NETWORK_DROP, i).error == 0);
 }
 
 static const struct harness_test tests[] = {

@@ -168,6 +168,7 @@ struct launch_request harness_request(const struct harness *h, uint32_t op, uint
 	return (struct launch_request){
 		.op = op,
 		.slot = slot,
+		.network = slot,
 		.image = HARNESS_IMAGE,
 		.limit_ms = o->limit_ms ? o->limit_ms : 2000,
 		.uid_base = h->uid_base + slot * 65536,
@@ -187,12 +188,22 @@ struct launch_reply harness_op(struct harness *h, uint32_t op, uint32_t slot)
 
 /* Sandboxes. */
 
+bool network_is_there(const struct harness *h, uint32_t slot)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof path, "nets/%u", slot);
+	return faccessat(h->vault.root_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 struct box box_start(struct harness *h, uint32_t slot, uint32_t flags)
 {
 	struct launch_request request = harness_request(h, LAUNCH_SPAWN, slot);
 	struct launch_reply reply;
 
 	request.flags = flags;
+	if (flags & LAUNCH_PRIVATE && !network_is_there(h, slot))
+		expect(harness_op(h, LAUNCH_NETWORK_MAKE, slot).error == 0);
 	reply = harness_ask(h, 0, &request, NULL);
 	if (expect(reply.error == 0 && reply.pid > 0))
 		return (struct box){ reply.pid, slot };
@@ -217,6 +228,8 @@ void box_end(struct harness *h, const struct box *box)
 	box_stop(box);
 	reply = harness_op(h, LAUNCH_DROP, box->slot);
 	expect(reply.error == 0);
+	if (network_is_there(h, box->slot))
+		expect(harness_op(h, LAUNCH_NETWORK_DROP, box->slot).error == 0);
 }
 
 static int output_collect(struct harness *h, int fd, pid_t pid)

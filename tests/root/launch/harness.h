@@ -90,10 +90,11 @@ struct launch_reply harness_receive(struct harness *h, unsigned worker);
 struct launch_request harness_request(const struct harness *h, uint32_t op, uint32_t slot);
 struct launch_reply harness_op(struct harness *h, uint32_t op, uint32_t slot);
 
-/* A new sandbox, or a noted failure. */
+/* A new sandbox, or a noted failure. With LAUNCH_PRIVATE in the network of the slot's number. */
 struct box box_start(struct harness *h, uint32_t slot, uint32_t flags);
 void box_stop(const struct box *box);
-void box_end(struct harness *h, const struct box *box); /* and drop the slot */
+void box_end(struct harness *h, const struct box *box); /* and drop the slot and its network */
+bool network_is_there(const struct harness *h, uint32_t slot);
 
 /* Runs argv in the sandbox; its wait status, or -1 with *ret_reply's error. Output in h->output. */
 int harness_exec(struct harness *h, const struct box *box, const char *const *argv,

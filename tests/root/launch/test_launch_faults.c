@@ -119,6 +119,8 @@ static bool spawn_case(struct harness *h, uint32_t step, const char *fault)
 	bool came;
 
 	request.flags = LAUNCH_PRIVATE;
+	request.op = LAUNCH_NETWORK_MAKE;
+	expect(harness_ask(h, 1, &request, NULL).error == 0);
 	request.op = LAUNCH_BUILD;
 	expect(harness_ask(h, 1, &request, NULL).error == 0);
 	request.op = LAUNCH_SPAWN;
@@ -193,6 +195,39 @@ static void a_failing_sweep_can_be_asked_again(struct harness *h)
 	each_call_fails_once(h, sweep_case);
 }
 
+static bool network_case(struct harness *h, uint32_t step, const char *fault)
+{
+	static const uint32_t ops[] = { LAUNCH_NETWORK_MAKE, LAUNCH_NETWORK_PROVE, LAUNCH_PORT_LOOK,
+					LAUNCH_PORT_CONNECT, LAUNCH_NETWORK_DROP };
+	struct launch_request request = harness_request(h, 0, 0);
+	bool came = false;
+
+	request.port = 80;
+	for (unsigned i = 0; i < sizeof ops / sizeof *ops; i++) {
+		const bool asks = ops[i] == LAUNCH_PORT_LOOK || ops[i] == LAUNCH_PORT_CONNECT;
+		struct launch_reply reply;
+
+		request.op = ops[i];
+		reply = harness_ask(h, 0, &request, NULL);
+		if (reply.error && !(asks && reply.error == ECONNREFUSED)) {
+			came = true;
+			reply_is_the_fault(reply, step, fault);
+			if (ops[i] == LAUNCH_NETWORK_MAKE && !expect(!network_is_there(h, 0)))
+				note("%s", fault);
+			reply = harness_ask(h, 0, &request, NULL);
+		}
+		expect(reply.error == (asks ? ECONNREFUSED : 0));
+	}
+	/* A drop goes without a witness, rather than not at all: so its calls may fail unseen. */
+	expect(!network_is_there(h, 0));
+	return came;
+}
+
+static void a_failing_network_call_can_be_asked_again(struct harness *h)
+{
+	each_call_fails_once(h, network_case);
+}
+
 #define TEST(name, ...)                                                                            \
 	{                                                                                          \
 #name, name,                                                                       \
@@ -207,6 +242,7 @@ static const struct harness_test tests[] = {
 	TEST(a_failing_spawn_costs_itself_only, .workers = 2),
 	TEST(a_failing_exec_costs_itself_only, .workers = 2),
 	TEST(a_failing_sweep_can_be_asked_again, .workers = 2),
+	TEST(a_failing_network_call_can_be_asked_again, .workers = 2),
 };
 
 int main(int argc, char **argv)

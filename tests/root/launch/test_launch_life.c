@@ -279,6 +279,8 @@ static void a_sweep_ends_everything_in_the_slot(struct harness *h)
 	expect(WTERMSIG(child_reap(exec.pid)) == SIGKILL);
 	expect(WTERMSIG(child_reap(box.pid)) == SIGKILL);
 	expect(harness_op(h, LAUNCH_SWEEP, 5).error == 0);
+	expect(harness_op(h, LAUNCH_NETWORK_DROP, 5).error == 0);
+	expect(harness_op(h, LAUNCH_NETWORK_DROP, 5).error == 0); /* nothing is there: fine */
 	box = box_start(h, 5, LAUNCH_REBUILD);
 	expect(probe(h, &box, "exit", "0"));
 	box_end(h, &box);
@@ -425,43 +427,6 @@ static void an_attach_can_be_asked_for_again(struct harness *h)
 	expect(harness_ask(h, 0, &request, &parcel).error == 0);
 }
 
-static void a_private_network_stays_with_its_slot_until_discarded(struct harness *h)
-{
-	struct box box = box_start(h, 0, LAUNCH_REBUILD | LAUNCH_PRIVATE);
-	struct stat first, second;
-	char path[64];
-
-	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box.pid);
-	expect(stat(path, &first) == 0);
-	box_stop(&box);
-	box = box_start(h, 0, LAUNCH_PRIVATE);
-	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box.pid);
-	expect(stat(path, &second) == 0 && first.st_ino == second.st_ino);
-	box_stop(&box);
-	box = box_start(h, 0, LAUNCH_PRIVATE | LAUNCH_NETWORK_DISCARD);
-	(void)snprintf(path, sizeof path, "slots/%u/net", 0u);
-	expect(fstatat(h->vault.root_fd, path, &second, 0) == 0 && first.st_ino != second.st_ino);
-	expect(probe(h, &box, "loopback", "up"));
-	box_end(h, &box);
-}
-
-static void a_private_network_with_a_connection_left_is_not_used_again(struct harness *h)
-{
-	struct box box = box_start(h, 0, LAUNCH_REBUILD | LAUNCH_PRIVATE);
-	struct stat first, second;
-	char path[64];
-
-	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box.pid);
-	expect(stat(path, &first) == 0);
-	expect(probe(h, &box, "loopback", "up")); /* its connection ends in TIME_WAIT */
-	box_stop(&box);
-	box = box_start(h, 0, LAUNCH_PRIVATE);
-	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box.pid);
-	expect(stat(path, &second) == 0 && first.st_ino != second.st_ino);
-	expect(probe(h, &box, "loopback", "up"));
-	box_end(h, &box);
-}
-
 static void workers_serve_each_others_slots(struct harness *h)
 {
 	struct box box = box_start(h, 0, LAUNCH_REBUILD);
@@ -570,8 +535,6 @@ static const struct harness_test tests[] = {
 	TEST(an_image_is_attached_once_and_can_go),
 	TEST(an_attach_can_be_asked_for_again),
 	TEST(a_slot_can_change_its_image),
-	TEST(a_private_network_stays_with_its_slot_until_discarded),
-	TEST(a_private_network_with_a_connection_left_is_not_used_again),
 	TEST(workers_serve_each_others_slots, .workers = 2),
 	TEST(a_worker_ends_with_its_channel),
 	TEST(a_worker_follows_the_engine_that_started_it),
