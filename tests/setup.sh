@@ -7,11 +7,11 @@ packages=(
 	build-essential cmake ninja-build pkg-config python3 git
 	clang llvm lld libclang-rt-dev clang-format
 	bpftool libbpf-dev libxdp-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
-	libjansson-dev libarchive-dev
+	libjansson-dev libarchive-dev libssl-dev zlib1g-dev
 	# testing
 	libcriterion-dev iproute2 procps util-linux strace
 	# the image, and the peers of the load generator
-	erofs-utils mmdebstrap busybox-static bubblewrap crun runc
+	erofs-utils zstd mmdebstrap busybox-static bubblewrap crun runc
 )
 # Tests in virtual machines, which are skipped by name without them.
 packages_vm=(qemu-system-x86 kmod)

@@ -1,0 +1,49 @@
+/*
+ * One import inside the program: what its processes share. The supervisor trusts nothing that the
+ * unpacker left here but numbers and bounded text.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/image.h"
+
+enum {
+	IMPORT_FD_STREAM = 0,
+	IMPORT_FD_STATUS = 1,
+	IMPORT_FD_SCRATCH = 3,
+	IMPORT_FD_COUNT,
+	IMPORT_DEPTH_MAX = 128,	  /* directories in a path: whoever walks the tree recurses */
+	IMPORT_PATH_BYTES = 3072, /* of a path: mkfs.erofs puts its own before it */
+	IMPORT_BLOBS_MAX = 16384, /* entries of a docker archive or an OCI layout */
+	IMPORT_ID_MAX = 65535,	  /* owners: what a sandbox's range of ids holds */
+};
+
+/* Between supervisor and unpacker, in shared memory. */
+struct import {
+	enum import_kind kind;
+	struct import_limits limits;
+	struct import_frame frame; /* of PROGRESS, filled as it goes */
+	struct image_record record;
+	uint64_t told_ns, looked_ns;
+	const char *step; /* of what is being done: for failures */
+	int tree_fd, blobs_fd;
+	bool told; /* FAILED was sent */
+};
+
+/* Tell how it ended, once; returns -error. `name` may be NULL, it is shortened and made plain. */
+int import_fail(struct import *in, int error, const char *name, const char *reason);
+/* Called often; tells now and then, and looks whether the disk fills. */
+int import_progress(struct import *in);
+void import_tell(const struct import_frame *frame);
+
+/* unpack.c: the unpacker's work, from the stream to a tree and a record. */
+int import_unpack(struct import *in);
+/* erofs.c: makes IMPORT_RESULT in `out_fd` of the tree at /scratch/work/tree. */
+int import_erofs(struct import *in, int out_fd);
+
+/* confine.c. Each gives up for good what its part of the work does not need. */
+int confine_process(int scratch_fd);
+int confine_unpacker(pid_t parent);
+int confine_mkfs(pid_t parent);

@@ -1,0 +1,212 @@
+/*
+ * The record behind an image's EROFS. Written by the importer, read by the engine when it mounts
+ * the file. Must hold: what is read is bounded and checked, since a file may come from anywhere.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/image.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/json.h"
+
+#define FOOTER_MAGIC 0x31474d4943455344ull /* "DSECIMG1" */
+
+/* The last bytes of the file. */
+struct footer {
+	uint64_t magic;
+	uint64_t erofs_bytes;
+	uint32_t record_bytes;
+	uint32_t version; /* 1 */
+	uint64_t reserved[5];
+};
+
+_Static_assert(sizeof(struct footer) == 64, "no padding");
+
+/* ---- writing ---- */
+
+static const char *list_write(struct json_writer *w, const char *key, const char *at,
+			      uint32_t count)
+{
+	json_array(w, key);
+	for (uint32_t i = 0; i < count; i++) {
+		json_string(w, NULL, at);
+		at += strlen(at) + 1;
+	}
+	json_end(w);
+	return at;
+}
+
+/* Counted lists in a packed block, each string with its NUL. */
+static bool strings_are_whole(const struct image_record *record)
+{
+	uint32_t found = 0;
+
+	if (record->string_bytes > sizeof record->strings)
+		return false;
+	for (uint32_t i = 0; i < record->string_bytes; i++)
+		found += !record->strings[i];
+	if (record->string_bytes && record->strings[record->string_bytes - 1])
+		return false;
+	return record->env_count <= IMAGE_STRINGS_MAX &&
+	       record->entrypoint_count <= IMAGE_STRINGS_MAX &&
+	       record->cmd_count <= IMAGE_STRINGS_MAX &&
+	       found == record->env_count + record->entrypoint_count + record->cmd_count;
+}
+
+static int write_all(int fd, const void *bytes, size_t count, off_t at)
+{
+	const char *from = bytes;
+
+	while (count) {
+		ssize_t n = pwrite(fd, from, count, at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		from += n;
+		count -= (size_t)n;
+		at += n;
+	}
+	return 0;
+}
+
+int image_record_write(int fd, const struct image_record *record)
+{
+	struct footer footer = { .magic = FOOTER_MAGIC,
+				 .erofs_bytes = record->erofs_bytes,
+				 .version = 1 };
+	auto_free char *text = malloc(IMAGE_RECORD_BYTES_MAX);
+	struct json_writer w;
+	const char *at;
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	if (!strings_are_whole(record))
+		return -EINVAL;
+	json_open(&w, text, IMAGE_RECORD_BYTES_MAX);
+	json_object(&w, NULL);
+	json_string(&w, "digest", record->digest);
+	json_string(&w, "source", record->source);
+	json_string(&w, "created", record->created);
+	json_unsigned(&w, "content_bytes", record->content_bytes);
+	json_unsigned(&w, "files", record->files);
+	json_unsigned(&w, "layers", record->layers);
+	json_string(&w, "user", record->user);
+	json_string(&w, "cwd", record->cwd);
+	at = list_write(&w, "env", record->strings, record->env_count);
+	at = list_write(&w, "entrypoint", at, record->entrypoint_count);
+	(void)list_write(&w, "cmd", at, record->cmd_count);
+	json_end(&w);
+	r = json_close(&w);
+	if (r < 0)
+		return r;
+	footer.record_bytes = (uint32_t)w.bytes;
+	r = write_all(fd, text, w.bytes, (off_t)record->erofs_bytes);
+	return r < 0 ? r :
+		       write_all(fd, &footer, sizeof footer,
+				 (off_t)(record->erofs_bytes + w.bytes));
+}
+
+/* ---- reading ---- */
+
+static int text_read(const struct json_value *object, const char *key, char *ret, size_t bytes)
+{
+	struct json_value value;
+
+	if (json_member(object, key, &value) < 0 || value.kind != JSON_STRING)
+		return -EBADMSG;
+	return json_to_string(&value, ret, bytes) < 0 ? -EBADMSG : 0;
+}
+
+static int number_read(const struct json_value *object, const char *key, uint64_t *ret)
+{
+	struct json_value value;
+
+	if (json_member(object, key, &value) < 0 || json_to_unsigned(&value, ret) < 0)
+		return -EBADMSG;
+	return 0;
+}
+
+static int list_read(const struct json_value *object, const char *key, struct image_record *record,
+		     uint32_t *ret_count)
+{
+	struct json_value list, item;
+	size_t cursor = 0;
+
+	if (json_member(object, key, &list) < 0 || list.kind != JSON_ARRAY)
+		return -EBADMSG;
+	while (json_next(&list, &cursor, &item) >= 0) {
+		int r;
+
+		if (item.kind != JSON_STRING || *ret_count == IMAGE_STRINGS_MAX)
+			return -EBADMSG;
+		r = json_to_string(&item, record->strings + record->string_bytes,
+				   sizeof record->strings - record->string_bytes);
+		if (r < 0)
+			return -EBADMSG;
+		record->string_bytes += (uint32_t)r + 1;
+		++*ret_count;
+	}
+	return 0;
+}
+
+static int record_parse(const struct json_value *object, struct image_record *record)
+{
+	uint64_t layers;
+
+	if (text_read(object, "digest", record->digest, sizeof record->digest) < 0 ||
+	    text_read(object, "source", record->source, sizeof record->source) < 0 ||
+	    text_read(object, "created", record->created, sizeof record->created) < 0 ||
+	    text_read(object, "user", record->user, sizeof record->user) < 0 ||
+	    text_read(object, "cwd", record->cwd, sizeof record->cwd) < 0 ||
+	    number_read(object, "content_bytes", &record->content_bytes) < 0 ||
+	    number_read(object, "files", &record->files) < 0 ||
+	    number_read(object, "layers", &layers) < 0 || layers > UINT32_MAX ||
+	    (*record->cwd && *record->cwd != '/'))
+		return -EBADMSG;
+	record->layers = (uint32_t)layers;
+	if (list_read(object, "env", record, &record->env_count) < 0 ||
+	    list_read(object, "entrypoint", record, &record->entrypoint_count) < 0 ||
+	    list_read(object, "cmd", record, &record->cmd_count) < 0)
+		return -EBADMSG;
+	return 0;
+}
+
+int image_record_read(int fd, struct image_record *ret)
+{
+	struct footer footer;
+	struct json_value object;
+	struct stat st;
+	uint64_t before;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < sizeof footer ||
+	    pread(fd, &footer, sizeof footer, st.st_size - (off_t)sizeof footer) != sizeof footer ||
+	    footer.magic != FOOTER_MAGIC)
+		return -ENODATA;
+	before = (uint64_t)st.st_size - sizeof footer;
+	if (footer.version != 1 || footer.record_bytes > IMAGE_RECORD_BYTES_MAX ||
+	    footer.record_bytes > before || footer.erofs_bytes != before - footer.record_bytes)
+		return -EBADMSG;
+	auto_free char *text = malloc(footer.record_bytes + 1);
+	auto_free struct image_record *record = calloc(1, sizeof *record);
+
+	if (!text || !record)
+		return -ENOMEM;
+	if (pread(fd, text, footer.record_bytes, (off_t)footer.erofs_bytes) !=
+		    (ssize_t)footer.record_bytes ||
+	    json_parse(text, footer.record_bytes, &object) < 0 || object.kind != JSON_OBJECT)
+		return -EBADMSG;
+	if (record_parse(&object, record) < 0)
+		return -EBADMSG;
+	record->erofs_bytes = footer.erofs_bytes;
+	*ret = *record;
+	return 0;
+}

@@ -1,0 +1,173 @@
+/*
+ * Starting the importer, and reading what it tells. Called by the engine's control thread. Must
+ * hold: between fork and exec system calls only, since the engine has other threads; the program
+ * gets the descriptors of import.h and standard error, and ends when its parent does.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/image/import.h"
+#include "engine/base/cleanup.h"
+
+enum { STAGE_FD_MIN = 64, STREAM_PIPE_BYTES = 1 << 20 };
+
+struct start {
+	const char *program;
+	char *const *argv;
+	int stream_fd, status_fd, scratch_fd, report_fd; /* stream, status: -1: /dev/null */
+	pid_t parent;
+};
+
+static int stage(int fd)
+{
+	return fcntl(fd, F_DUPFD_CLOEXEC, STAGE_FD_MIN);
+}
+
+/* The child. exec closes the report. */
+static void start_child(const struct start *start)
+{
+	static char *const environment[] = { NULL };
+	sigset_t none;
+	int32_t error;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int stream = stage(start->stream_fd >= 0 ? start->stream_fd : null);
+	int status = stage(start->status_fd >= 0 ? start->status_fd : null);
+	int scratch = stage(start->scratch_fd), report = stage(start->report_fd);
+
+	sigemptyset(&none);
+	if (stream >= 0 && status >= 0 && scratch >= 0 && report >= 0 &&
+	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && getppid() == start->parent &&
+	    sigprocmask(SIG_SETMASK, &none, NULL) == 0 && dup2(stream, IMPORT_FD_STREAM) >= 0 &&
+	    dup2(status, IMPORT_FD_STATUS) >= 0 && dup2(scratch, IMPORT_FD_SCRATCH) >= 0 &&
+	    syscall(SYS_close_range, IMPORT_FD_COUNT, ~0u, 4 /* CLOSE_RANGE_CLOEXEC */) == 0)
+		(void)execve(start->program, start->argv, environment);
+	error = errno;
+	(void)!write(report, &error, sizeof error); /* or it is a crash */
+	_exit(127);
+}
+
+/* The child runs its program, or is reaped. */
+static int start_wait(int report_fd, pid_t pid)
+{
+	int32_t error = 0;
+	ssize_t bytes;
+
+	do
+		bytes = read(report_fd, &error, sizeof error);
+	while (bytes < 0 && errno == EINTR);
+	if (bytes == 0)
+		return 0;
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return bytes == sizeof error && error > 0 ? -error : -EIO;
+}
+
+static int start_fork(struct start *start, pid_t *ret_pid)
+{
+	int ends[2], r;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	auto_close int report = ends[0];
+	auto_close int its = ends[1];
+
+	start->report_fd = its;
+	start->parent = getpid();
+	pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		start_child(start);
+	(void)close(take_fd(&its)); /* so that exec ends the report */
+	r = start_wait(report, pid);
+	if (r == 0)
+		*ret_pid = pid;
+	return r;
+}
+
+int import_start(const struct import_options *o, struct import_process *ret)
+{
+	char name[] = "dsec-import", text[5][24];
+	char *const argv[] = { name, text[0], text[1], text[2], text[3], text[4], NULL };
+	int stream[2], status[2], r;
+
+	(void)snprintf(text[0], sizeof text[0], "%u", o->kind);
+	(void)snprintf(text[1], sizeof text[1], "%llu", (unsigned long long)o->limits.bytes_max);
+	(void)snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)o->limits.free_min);
+	(void)snprintf(text[3], sizeof text[3], "%u", o->limits.files_max);
+	(void)snprintf(text[4], sizeof text[4], "%u", o->limits.layers_max);
+	if (pipe2(stream, O_CLOEXEC) < 0)
+		return -errno;
+	auto_close int stream_read = stream[0];
+	auto_close int stream_write = stream[1];
+	if (pipe2(status, O_CLOEXEC) < 0)
+		return -errno;
+	auto_close int status_read = status[0];
+	auto_close int status_write = status[1];
+	struct start start = { .program = o->program_path,
+			       .argv = argv,
+			       .stream_fd = stream_read,
+			       .status_fd = status_write,
+			       .scratch_fd = o->scratch_fd };
+
+	(void)fcntl(stream_write, F_SETPIPE_SZ, STREAM_PIPE_BYTES); /* else the default */
+	r = start_fork(&start, &ret->pid);
+	if (r < 0)
+		return r;
+	ret->stream_fd = take_fd(&stream_write);
+	ret->status_fd = take_fd(&status_read);
+	return 0;
+}
+
+int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid)
+{
+	char name[] = "dsec-import", verb[] = "sweep";
+	char *const argv[] = { name, verb, NULL };
+	struct start start = { .program = program_path,
+			       .argv = argv,
+			       .stream_fd = -1,
+			       .status_fd = -1,
+			       .scratch_fd = directory_fd };
+
+	return start_fork(&start, ret_pid);
+}
+
+/* ---- frames ---- */
+
+static int text_check(const char *text, size_t bytes)
+{
+	const char *end = memchr(text, 0, bytes);
+
+	if (!end)
+		return -EPROTO;
+	for (; text < end; text++)
+		if ((unsigned char)*text < 32 || *text == 127)
+			return -EPROTO;
+	return 0;
+}
+
+int import_frame_read(const void *bytes, size_t count, struct import_frame *ret)
+{
+	struct import_frame frame;
+
+	if (count != sizeof frame)
+		return -EPROTO;
+	memcpy(&frame, bytes, sizeof frame);
+	if (frame.kind < IMPORT_PROGRESS || frame.kind > IMPORT_FAILED ||
+	    text_check(frame.step, sizeof frame.step) < 0 ||
+	    text_check(frame.reason, sizeof frame.reason) < 0 ||
+	    text_check(frame.name, sizeof frame.name) < 0 ||
+	    text_check(frame.digest, sizeof frame.digest) < 0 ||
+	    (frame.kind == IMPORT_FAILED && (frame.error <= 0 || frame.error >= 4096)))
+		return -EPROTO;
+	*ret = frame;
+	return 0;
+}
