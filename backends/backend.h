@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backends/limits.h"
 #include "engine/base/flow.h"
 
 struct guard;
@@ -23,7 +24,8 @@ struct backend_node_options {
 	const char *launcher_path;
 	int cgroup_fd; /* the instance's root */
 	uint32_t shards, slots_per_shard;
-	uint32_t uid_first; /* of the instance's uid range */
+	uint32_t uid_first;	 /* of the instance's uid range */
+	const char *images_path; /* where images lie: whose device I/O is limited */
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
@@ -37,6 +39,8 @@ void backend_node_close(struct backend_node *node);
 int backend_image_mount(const char *path, int *ret_mount_fd);
 /* The shard's cgroup directory, made if absent. */
 int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd, uint64_t *ret_id);
+/* Which limits cannot be enforced here: bits of enum box_limit, once a shard's cgroup was made. */
+uint32_t backend_unenforced(const struct backend_node *node);
 /* A launcher worker for a shard: its channel, and its pid to reap. */
 int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_fd, pid_t *ret_pid);
 
@@ -54,7 +58,7 @@ struct backend_options {
 	uint32_t launchers;
 	uint32_t slot_uses_max;
 	uint64_t disk_bytes, inodes; /* what slots are prepared with in advance */
-	uint32_t processes_max;	     /* RLIMIT_NPROC of a uid range */
+	uint32_t processes_max;	     /* RLIMIT_NPROC of a uid range, at least */
 	void *owner;
 	/* A worker was lost: the owner gets a new one and hands it to backend_launcher_add(). */
 	void (*launcher_lost)(void *owner);
@@ -76,9 +80,9 @@ struct box_spec {
 	uint32_t image;
 	bool is_private; /* network */
 	bool fresh_root;
-	uint64_t memory_bytes, disk_bytes, inodes; /* 0: no limit, the default, the default */
-	uint32_t pids_max;
-	const char *hostname; /* lives until the box is built */
+	struct box_limits limits;
+	uint64_t disk_bytes, inodes; /* 0: the default */
+	const char *hostname;	     /* lives until the box is built */
 };
 
 struct box {
@@ -117,12 +121,16 @@ struct run {
 	bool program_failed;	     /* the error is the guest's: argv0, cwd, user */
 	uint64_t cpu_us, peak_bytes; /* ended: of the main process and what it waited for */
 	bool box_died;		     /* ended: PID 1 had died by then, and takes everything along */
+	/* ended: by the memory limit, as was everything else in the box but PID 1 */
+	bool oom;
+	uint64_t box_peak_bytes; /* with oom: of the box; UINT64_MAX: unknown */
 };
 
 struct box_usage {
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes,
 		inodes; /* UINT64_MAX: unknown */
 	uint32_t processes;
+	uint64_t oom_kills; /* processes that its memory limit ended */
 	void *owner;
 	void (*done)(struct box_usage *usage, int error);
 };

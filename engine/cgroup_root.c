@@ -158,7 +158,7 @@ static bool word_has(const char *text, const char *word)
 
 static void controllers_enable(int cgroup_fd, const char *where)
 {
-	static const char *const wanted[] = { "memory", "pids", "cpu" };
+	static const char *const wanted[] = { "memory", "pids", "cpu", "io" };
 	char have[512], enabled[512], text[16];
 
 	if (control_read(cgroup_fd, "cgroup.controllers", have, sizeof(have)) < 0)

@@ -24,6 +24,16 @@
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
 
+/* Backends number limits as the wire does. */
+#define LIMIT_IS_SAME(name) _Static_assert((int)DSEC_LIMIT_##name == (int)BOX_LIMIT_##name, #name)
+
+LIMIT_IS_SAME(MEMORY);
+LIMIT_IS_SAME(PIDS);
+LIMIT_IS_SAME(CPU);
+LIMIT_IS_SAME(SWAP);
+LIMIT_IS_SAME(IO);
+LIMIT_IS_SAME(IO_WEIGHT);
+
 static int node_identify(struct node *node)
 {
 	struct timespec now;
@@ -100,21 +110,6 @@ static int signals_open(int *ret_fd)
 	return 0;
 }
 
-/* Which limits the controllers of our cgroup2 tree can enforce. */
-static uint32_t limits_unenforced(int shard_cgroup_fd)
-{
-	char text[256] = "";
-	auto_close int fd = openat(shard_cgroup_fd, "cgroup.subtree_control", O_RDONLY | O_CLOEXEC);
-	uint32_t missing = 0;
-
-	if (fd < 0 || read(fd, text, sizeof text - 1) < 0)
-		text[0] = 0;
-	missing |= strstr(text, "memory") ? 0 : DSEC_LIMIT_MEMORY;
-	missing |= strstr(text, "pids") ? 0 : DSEC_LIMIT_PIDS;
-	missing |= DSEC_LIMIT_CPU; /* not set by the launcher yet */
-	return missing;
-}
-
 static int cgroup_id_of(int fd, uint64_t *ret)
 {
 	struct stat st;
@@ -157,6 +152,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.shards = config->shards,
 		.slots_per_shard = node->sandboxes_per_shard + SLOTS_SPARE,
 		.uid_first = handover->uid_first,
+		.images_path = config->images_path,
 	};
 	int r, fd = -1;
 
@@ -168,7 +164,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		r = backend_shard_cgroup(node->backend_node, i, &fd, &ids[i]);
 	if (r < 0)
 		return r;
-	node->unenforced = limits_unenforced(fd);
+	node->unenforced = backend_unenforced(node->backend_node);
 	r = guard_start(control, ids);
 	if (r < 0)
 		return r;

@@ -9,6 +9,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/image.h"
+#include "engine/limits.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
@@ -42,27 +43,14 @@ static struct status create_invalid(const char *field, int error, const char *de
 				.detail = detail };
 }
 
-static struct status check_limits(const struct node *node, const struct dsec_wire_create *c)
+static struct status check_times(const struct dsec_wire_create *c)
 {
-	uint32_t wanted = (c->memory_bytes ? DSEC_LIMIT_MEMORY : 0) |
-			  (c->pids_max ? DSEC_LIMIT_PIDS : 0) |
-			  (c->cpu_weight || c->cpu_max_permille ? DSEC_LIMIT_CPU : 0);
-
-	if ((wanted & node->unenforced) && !(c->flags & DSEC_CREATE_ALLOW_DEGRADED))
-		return (struct status){
-			.code = DSEC_UNSUPPORTED,
-			.blame = DSEC_BLAME_CALLER,
-			.table = "create",
-			.step = wanted & node->unenforced & DSEC_LIMIT_MEMORY ? "memory" :
-				wanted & node->unenforced & DSEC_LIMIT_PIDS   ? "pids" :
-										"cpu",
-			.detail =
-				"no such cgroup controller here; allow degraded, see dsecd --check",
-		};
 	if (c->ttl_s > TTL_S_MAX)
 		return create_invalid("ttl", -ERANGE, "at most 30 days");
 	if (c->idle_ttl_s > TTL_S_MAX)
 		return create_invalid("idle_ttl", -ERANGE, "at most 30 days");
+	if (c->on_timeout > DSEC_ON_TIMEOUT_DESTROY)
+		return create_invalid("on_timeout", -EINVAL, "destroy is all there is");
 	return STATUS_OK;
 }
 
@@ -120,8 +108,7 @@ static struct status check_fields(struct creation *creation)
 	struct status s;
 	int r;
 
-	if (c->flags & ~(uint32_t)(DSEC_CREATE_ALLOW_DEGRADED | DSEC_CREATE_FRESH_ROOT |
-				   DSEC_CREATE_DESTROY_IF_CANCELLED))
+	if (c->flags & ~(uint32_t)DSEC_CREATE_FLAGS_KNOWN)
 		return create_invalid("flags", -EINVAL, "unknown flag");
 	if (c->count > CREATE_COUNT_MAX)
 		return create_invalid("count", -ERANGE, "more than 32768");
@@ -150,7 +137,9 @@ static struct status check_fields(struct creation *creation)
 	if (r < 0)
 		return create_invalid("labels", r, NULL);
 	s = check_absent(w, c);
-	return s.code ? s : check_limits(creation->part->shard->node, c);
+	if (!s.code)
+		s = check_times(c);
+	return s.code ? s : limits_check(c, creation->part->shard->node->unenforced);
 }
 
 static void creation_end(struct creation *creation, const struct status *status)
@@ -176,23 +165,7 @@ static void emit_failed(struct part *part, uint32_t index, const struct status *
 
 static void emit_created(struct part *part, const struct sandbox *sandbox)
 {
-	const struct config *config = part->shard->config;
-	const struct box_spec *spec = &sandbox->box->spec;
-	struct dsec_wire_created body = {
-		.size = sizeof body,
-		.backend = 1,
-		.network = spec->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
-		.flags = part->request->body.create.flags,
-		.memory_bytes = spec->memory_bytes,
-		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : config->disk_bytes,
-		.inodes = spec->inodes ? spec->inodes : config->disk_inodes,
-		.pids_max = spec->pids_max,
-		.ttl_s = sandbox->ttl_s,
-		.idle_ttl_s = sandbox->idle_ttl_s,
-		.on_disconnect = sandbox->on_disconnect,
-		.unenforced = part->shard->node->unenforced,
-		.reused = sandbox->box->reused,
-	};
+	struct dsec_wire_created body = sandbox_settings(sandbox);
 	struct emission e = {
 		.kind = DSEC_EV_CREATED,
 		.subject = sandbox->id,
@@ -250,6 +223,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->client = request->client;
 	memcpy(sandbox->request_id, request->entry.request_id, sizeof sandbox->request_id);
 	sandbox->on_disconnect = c->on_disconnect;
+	sandbox->flags = c->flags;
+	sandbox->on_timeout = DSEC_ON_TIMEOUT_DESTROY;
 	sandbox->ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
 	sandbox->idle_ttl_s = c->idle_ttl_s;
 	sandbox->is_private = c->network == DSEC_NETWORK_PRIVATE;
@@ -262,10 +237,9 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.image = creation->image_index,
 		.is_private = sandbox->is_private,
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
-		.memory_bytes = c->memory_bytes ? c->memory_bytes : config->memory_bytes,
+		.limits = limits_of(config, c),
 		.disk_bytes = c->disk_bytes,
 		.inodes = c->inodes,
-		.pids_max = c->pids_max ? c->pids_max : config->pids_max,
 		.hostname = *sandbox->hostname ? sandbox->hostname : "sandbox",
 	};
 }

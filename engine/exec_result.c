@@ -63,8 +63,15 @@ static void result_of_status(const struct exec *exec, struct dsec_wire_result *r
 		ret->signal = WTERMSIG(exec->status);
 	}
 	/* A program that ended by itself in the moment it was to be killed keeps its own end. */
-	if (exec->killed && ret->reason == DSEC_SIGNAL && ret->signal == SIGKILL)
+	if (ret->reason != DSEC_SIGNAL || ret->signal != SIGKILL)
+		return;
+	if (exec->killed) {
 		ret->reason = exec->reason;
+	} else if (exec->run->oom) {
+		ret->reason = DSEC_OOM;
+		ret->memory_peak_bytes = exec->run->box_peak_bytes;
+		ret->memory_limit_bytes = exec->sandbox->box->spec.limits.memory_bytes;
+	}
 }
 
 /* The program could not be started and it is the guest's doing: 126 or 127, as a shell says it. */

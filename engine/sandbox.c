@@ -12,6 +12,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/exec.h"
+#include "engine/limits.h"
 #include "engine/shard.h"
 
 #define NS_PER_S 1000000000ull
@@ -65,6 +66,35 @@ struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id)
 	if (!sandbox || sandbox->id.lo != id.lo || sandbox->id.hi != id.hi)
 		return NULL;
 	return sandbox;
+}
+
+struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
+{
+	const struct config *config = sandbox->shard->config;
+	const struct box_spec *spec = &sandbox->box->spec;
+	const struct box_limits *limits = &spec->limits;
+
+	return (struct dsec_wire_created){
+		.size = sizeof(struct dsec_wire_created),
+		.backend = 1,
+		.network = spec->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
+		.flags = sandbox->flags,
+		.memory_bytes = limits->memory_bytes,
+		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : config->disk_bytes,
+		.inodes = spec->inodes ? spec->inodes : config->disk_inodes,
+		.pids_max = limits->pids_max,
+		.ttl_s = sandbox->ttl_s,
+		.idle_ttl_s = sandbox->idle_ttl_s,
+		.on_disconnect = sandbox->on_disconnect,
+		.unenforced = limits_in_force(limits) & sandbox->shard->node->unenforced,
+		.reused = sandbox->box->reused,
+		.swap_bytes = limits->swap_bytes,
+		.io_bytes_per_s = limits->io_bytes_per_s,
+		.cpu_weight = limits->cpu_weight,
+		.cpu_max_permille = limits->cpu_max_permille,
+		.io_weight = limits->io_weight,
+		.on_timeout = sandbox->on_timeout,
+	};
 }
 
 /* ---- time ---- */

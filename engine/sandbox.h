@@ -49,11 +49,11 @@ struct sandbox {
 	struct dsec_wire_id id;
 	enum dsec_state state;
 	struct box *box;
-	struct part *creator;	/* while creating */
-	uint32_t index;		/* of the create's count */
-	uint64_t client;	/* whose connection created it */
-	uint8_t request_id[16]; /* of the create */
-	uint32_t on_disconnect;
+	struct part *creator;			   /* while creating */
+	uint32_t index;				   /* of the create's count */
+	uint64_t client;			   /* whose connection created it */
+	uint8_t request_id[16];			   /* of the create */
+	uint32_t on_disconnect, on_timeout, flags; /* enum dsec_create_flag */
 	uint64_t created_ns, used_ns;
 	uint32_t ttl_s, idle_ttl_s; /* 0: none */
 	struct timer expiry;
@@ -81,6 +81,8 @@ void sandbox_failed(struct sandbox *sandbox);
 void sandbox_free(struct sandbox *sandbox);
 /* The running sandbox of an id, or NULL. */
 struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id);
+/* What is in force. */
+struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
 /* Legal in every state, any number of times. `waiter` (may be NULL) is told when it is gone. */
 void sandbox_destroy(struct sandbox *sandbox, struct part *waiter);
 /* An exec began or ended: idle time starts anew. */

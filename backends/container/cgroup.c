@@ -18,7 +18,7 @@
 
 #define TRY(step, call) LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
 
-enum { WAIT_US_MIN = 20, WAIT_US_MAX = 1000, LIMIT_BYTES = 24 };
+enum { WAIT_US_MIN = 20, WAIT_US_MAX = 1000, LIMIT_BYTES = 32 };
 
 static void group_path(const struct worker *w, char path[static WORKER_PATH_BYTES])
 {
@@ -45,24 +45,89 @@ static long limit_write(struct worker *w, const char *name, const char *text)
 	return r < 0 ? r : 0;
 }
 
-static void limit_print(uint64_t limit, char text[static LIMIT_BYTES])
+/* 0 is no limit. */
+static long limit_number(struct worker *w, const char *name, uint64_t limit)
 {
-	(void)snprintf(text, LIMIT_BYTES, limit ? "%llu" : "max", (unsigned long long)limit);
+	char text[LIMIT_BYTES];
+
+	(void)snprintf(text, sizeof text, limit ? "%llu" : "max", (unsigned long long)limit);
+	return limit_write(w, name, text);
 }
 
-/* Swap first: what is over a smaller limit must not go there. */
+/*
+ * Swap first: what is over a smaller limit must not go there. What goes over the limit takes along
+ * all of the sandbox that may be killed, so that none of it lives on without the rest; PID 1 may
+ * not, see oom_spare().
+ */
+static long memory_limit(struct worker *w, const struct box_limits *limits)
+{
+	long r;
+
+	if (limits->memory_bytes && !limits->swap_bytes)
+		r = limit_write(w, "memory.swap.max", "0");
+	else
+		r = limit_number(w, "memory.swap.max", limits->swap_bytes);
+	if (r >= 0)
+		r = limit_write(w, "memory.oom.group", limits->memory_bytes ? "1" : "0");
+	return r < 0 ? r : limit_number(w, "memory.max", limits->memory_bytes);
+}
+
+/* An idle group has no weight. */
+static long cpu_limit(struct worker *w, const struct box_limits *limits)
+{
+	enum { PERIOD_US = 100000, WEIGHT_DEFAULT = 100 };
+	char text[LIMIT_BYTES];
+	long r = limit_write(w, "cpu.idle", limits->sched_idle ? "1" : "0");
+
+	(void)snprintf(text, sizeof text, "%u",
+		       limits->cpu_weight ? limits->cpu_weight : WEIGHT_DEFAULT);
+	if (r >= 0 && !limits->sched_idle)
+		r = limit_write(w, "cpu.weight", text);
+	if (limits->cpu_max_permille)
+		(void)snprintf(text, sizeof text, "%llu %u",
+			       limits->cpu_max_permille * (PERIOD_US / 1000ull), PERIOD_US);
+	else
+		(void)snprintf(text, sizeof text, "max %u", PERIOD_US);
+	return r < 0 ? r : limit_write(w, "cpu.max", text);
+}
+
+static long io_limit(struct worker *w)
+{
+	const struct launch_request *q = &w->order.request;
+	const unsigned long long bytes = q->limits.io_bytes_per_s;
+	char text[4 * LIMIT_BYTES];
+
+	if (!q->io_major)
+		return 0; /* no such device: nothing can have been set */
+	if (bytes)
+		(void)snprintf(text, sizeof text, "%u:%u rbps=%llu wbps=%llu", q->io_major,
+			       q->io_minor, bytes, bytes);
+	else
+		(void)snprintf(text, sizeof text, "%u:%u rbps=max wbps=max", q->io_major,
+			       q->io_minor);
+	return limit_write(w, "io.max", text);
+}
+
 long cgroup_limit(struct worker *w)
 {
 	const struct launch_request *q = &w->order.request;
+	const struct box_limits *limits = &q->limits;
 	char text[LIMIT_BYTES];
-	long r;
+	long r = 0;
 
-	limit_print(q->pids_max, text);
-	r = limit_write(w, "pids.max", text);
-	if (r >= 0)
-		r = limit_write(w, "memory.swap.max", q->memory_bytes ? "0" : "max");
-	limit_print(q->memory_bytes, text);
-	return r < 0 ? r : limit_write(w, "memory.max", text);
+	if (q->limits_changed & BOX_LIMIT_PIDS)
+		r = limit_number(w, "pids.max", limits->pids_max);
+	if (r >= 0 && q->limits_changed & BOX_LIMIT_MEMORY)
+		r = memory_limit(w, limits);
+	if (r >= 0 && q->limits_changed & BOX_LIMIT_CPU)
+		r = cpu_limit(w, limits);
+	if (r >= 0 && q->limits_changed & BOX_LIMIT_IO)
+		r = io_limit(w);
+	(void)snprintf(text, sizeof text, "default %u",
+		       limits->io_weight ? limits->io_weight : 100);
+	if (r >= 0 && q->limits_changed & BOX_LIMIT_IO_WEIGHT)
+		r = limit_write(w, "io.weight", text);
+	return r;
 }
 
 static long group_identify(struct worker *w, const char *path)
@@ -382,6 +447,11 @@ long cgroup_cpu(struct worker *w)
 	return number_read(w, "cpu.stat", "usage_usec ", &w->order.reply.cpu_us);
 }
 
+long cgroup_oom_count(struct worker *w)
+{
+	return number_read(w, "memory.events", "oom_kill ", &w->order.reply.oom_kills);
+}
+
 long cgroup_stat(struct worker *w)
 {
 	struct launch_reply *reply = &w->order.reply;
@@ -391,5 +461,7 @@ long cgroup_stat(struct worker *w)
 		r = number_read(w, "memory.current", "", &reply->memory_bytes);
 	if (r >= 0)
 		r = number_read(w, "memory.peak", "", &reply->memory_peak_bytes);
+	if (r >= 0)
+		r = cgroup_oom_count(w);
 	return r < 0 ? r : group_count(w);
 }

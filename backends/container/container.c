@@ -30,7 +30,7 @@ void slot_request(const struct containers *c, const struct slot *slot, enum laun
 		.slot = slot->number,
 		.limit_ms = SPAWN_LIMIT_MS,
 		.uid_base = node_uid_base(c->options.node, slot->number),
-		.processes_max = c->options.processes_max,
+		.processes_max = slot->processes_max,
 	};
 }
 
@@ -40,7 +40,9 @@ void slot_cgroup_gone(struct containers *c, struct slot *slot)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
 	slot->leaves_made = 0;
 	slot->cgroup_id = slot->built_ns = slot->sandboxes = 0;
-	slot->memory_bytes = slot->pids_max = 0;
+	slot->limits = (struct box_limits){ 0 };
+	slot->limits_unknown = false;
+	slot->processes_max = 0;
 	slot->is_private = false;
 }
 
@@ -50,6 +52,7 @@ static struct slot_wish box_wish(const struct containers *c, const struct box_sp
 		.image = spec->image,
 		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : c->options.disk_bytes,
 		.inodes = spec->inodes ? spec->inodes : c->options.inodes,
+		.processes_max = limits_processes_max(c, &spec->limits),
 		.fresh_root = spec->fresh_root,
 	};
 }
@@ -161,14 +164,15 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 		slot_built(&c->slots, box->slot, &wish, reply);
 	box->up = reply->error == 0;
 	box->cpu_before_us = reply->cpu_us == UINT64_MAX ? 0 : reply->cpu_us;
+	box->ooms_before = reply->oom_kills;
 	box->spawn_error = -reply->error;
 	if (reply->error) {
 		box->box.failed_step = launch_step_name(reply->step);
 		box->slot->suspect = true;
-		box->slot->memory_bytes = box->slot->pids_max = LIMIT_UNKNOWN;
+		box->slot->limits_unknown |= call->request.limits_changed != 0;
 	} else {
-		box->slot->memory_bytes = call->request.memory_bytes;
-		box->slot->pids_max = call->request.pids_max;
+		box->slot->limits = call->request.limits;
+		box->slot->limits_unknown = false;
 	}
 	if (reply->pid > 0) {
 		box->init.ended = init_ended;
@@ -218,12 +222,19 @@ static int ask_spawn(struct flow *f)
 	request->image = spec->image;
 	request->disk_bytes = wish.disk_bytes;
 	request->inodes = wish.inodes;
-	request->memory_bytes = spec->memory_bytes;
-	request->pids_max = spec->pids_max;
+	request->limits = spec->limits;
+	request->limits_changed = box->slot->limits_unknown ?
+					  BOX_LIMIT_ALL :
+					  limits_changed(&box->slot->limits, &spec->limits);
+	request->io_major = node_limits(c->options.node)->io_major;
+	request->io_minor = node_limits(c->options.node)->io_minor;
+	if (box_counts_ooms(&box->box))
+		request->flags |= LAUNCH_OOM;
 	if (box->rebuild)
 		request->flags |= LAUNCH_REBUILD;
-	if (box->slot->memory_bytes != spec->memory_bytes || box->slot->pids_max != spec->pids_max)
-		request->flags |= LAUNCH_LIMITS;
+	request->processes_max = wish.processes_max;
+	if (box->slot->processes_max && box->slot->processes_max != wish.processes_max)
+		request->flags |= LAUNCH_ANEW;
 	if (spec->is_private) {
 		request->flags |= LAUNCH_PRIVATE;
 		request->network = box->network->number;
@@ -353,6 +364,7 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 		return;
 	}
 	usage->cpu_us = reply->cpu_us;
+	usage->oom_kills = 0;
 	if (reply->cpu_us != UINT64_MAX)
 		usage->cpu_us -= box->cpu_before_us;
 	usage->memory_bytes = reply->memory_bytes;
@@ -361,6 +373,8 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 	usage->disk_bytes = reply->disk_bytes;
 	usage->inodes = reply->inodes;
 	usage->processes = reply->processes;
+	if (box_counts_ooms(&box->box) && reply->oom_kills != UINT64_MAX)
+		usage->oom_kills = reply->oom_kills - box->ooms_before;
 	usage->done(usage, 0);
 	child_release(&box->init);
 }

@@ -36,6 +36,7 @@ struct container {
 	struct network *network; /* NULL: `none`, or not yet */
 	struct network_wish network_wish;
 	uint64_t cpu_before_us; /* of the cgroup: what other sandboxes used */
+	uint64_t ooms_before;	/* the same, of what their limits killed */
 	bool rebuild, lost, killing, up;
 	int spawn_error;
 	uint64_t leaves_busy; /* bit per leaf with a run */
@@ -45,12 +46,13 @@ struct container {
 
 struct container_run {
 	struct run run;
-	struct launch_call call, kill_call;
+	struct launch_call call, kill_call, oom_call;
 	struct child main;
 	const struct run_spec *spec;
 	uint32_t leaf;
-	bool lost, kill_wanted, emptied, ended;
+	bool lost, kill_wanted, emptied, ended, oom_asked;
 	int status;
+	uint64_t ooms_before; /* what the box's limit had killed when it began */
 };
 
 /* A slot being prepared: see prepare.c. */
@@ -67,6 +69,7 @@ int node_vault_fd(const struct backend_node *node);
 struct guard *node_guard(const struct backend_node *node);
 uint32_t node_slots_per_shard(const struct backend_node *node);
 uint32_t node_uid_base(const struct backend_node *node, uint32_t slot);
+const struct limits_host *node_limits(const struct backend_node *node);
 
 static inline struct containers *containers_of(struct backend *b)
 {
@@ -76,6 +79,27 @@ static inline struct containers *containers_of(struct backend *b)
 static inline struct container *container_of_box(struct box *box)
 {
 	return container_of(box, struct container, box);
+}
+
+/* limits.c: what this host can enforce, and a box's limits as a request to a worker. */
+struct limits_host {
+	uint32_t unenforced;	     /* enum box_limit */
+	bool has_pids;		     /* the controller; else RLIMIT_NPROC does it */
+	uint32_t io_major, io_minor; /* the disk below the images; 0:0: none that can be limited */
+};
+struct limits_host limits_probe(int shard_cgroup_fd, const char *images_path);
+/* Bits of enum box_limit in which two differ. */
+uint32_t limits_changed(const struct box_limits *from, const struct box_limits *to);
+/* RLIMIT_NPROC of the slot's range of ids for this box. */
+uint32_t limits_processes_max(const struct containers *c, const struct box_limits *limits);
+
+/* Its memory limit is enforced: what that kills is told from other ends. */
+static inline bool box_counts_ooms(const struct box *box)
+{
+	const struct containers *c = container_of(box->backend, const struct containers, backend);
+
+	return box->spec.limits.memory_bytes &&
+	       !(node_limits(c->options.node)->unenforced & BOX_LIMIT_MEMORY);
 }
 
 /* What every request about a slot says. */

@@ -23,6 +23,8 @@
 
 #include <stdint.h>
 
+#include "backends/limits.h"
+
 enum launch_fd {
 	LAUNCH_FD_CHANNEL = 3, /* the socket to the shard */
 	LAUNCH_FD_VAULT = 4,   /* the vault's mount namespace (nsfs) */
@@ -57,9 +59,11 @@ enum launch_flag {
 	LAUNCH_LEAF_USED = 4, /* the leaf existed: check that nothing is left in it */
 	LAUNCH_IPV6 = 8,      /* reply of a LAUNCH_PORT_*: on ::1 */
 	LAUNCH_REUSED = 16,   /* reply: the root was not rebuilt */
-	LAUNCH_LIMITS = 32,   /* LAUNCH_SPAWN: the slot's cgroup has others; else they stay */
+	LAUNCH_ANEW = 32,     /* LAUNCH_REBUILD: its user namespace is of no use either */
 	LAUNCH_CLEAN = 64,    /* reply: proven */
 	LAUNCH_BUSY = 128,    /* reply: sockets are left, which may yet go */
+	LAUNCH_OOM = 256,     /* memory is limited: count what the limit killed */
+	LAUNCH_SCHED_IDLE = 512, /* LAUNCH_EXEC: under SCHED_IDLE, and it stays so */
 };
 
 /*
@@ -116,15 +120,16 @@ enum {
 struct launch_request {
 	uint64_t tag; /* echoed */
 	uint32_t op, flags;
-	uint32_t slot;		/* number in the vault, unique in the engine */
-	uint32_t image;		/* K */
-	uint32_t leaf;		/* L */
-	uint32_t limit_ms;	/* for what a child does before its program runs */
-	uint32_t uid_base;	/* first host uid and gid of the slot's range of 65,536 */
-	uint32_t processes_max; /* RLIMIT_NPROC of the user namespace; 0: none */
-	int32_t pid;		/* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
-	uint32_t pids_max;	/* 0: none. LAUNCH_LIMITS: written where the controller exists */
-	uint64_t memory_bytes;	/* the same; none of it may be swapped out */
+	uint32_t slot;		  /* number in the vault, unique in the engine */
+	uint32_t image;		  /* K */
+	uint32_t leaf;		  /* L */
+	uint32_t limit_ms;	  /* for what a child does before its program runs */
+	uint32_t uid_base;	  /* first host uid and gid of the slot's range of 65,536 */
+	uint32_t processes_max;	  /* RLIMIT_NPROC of the user namespace; 0: none */
+	int32_t pid;		  /* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
+	uint32_t limits_changed;  /* LAUNCH_SPAWN: bits of enum box_limit to write; others stay */
+	struct box_limits limits; /* written where the controller exists */
+	uint32_t io_major, io_minor;	 /* whose bytes are limited */
 	uint64_t disk_bytes, inodes;	 /* of the upper tmpfs */
 	uint64_t sandbox_hi, sandbox_lo; /* LAUNCH_SPAWN: whose; see LAUNCH_SANDBOX_XATTR */
 	uint32_t argument_count;	 /* strings of argv in the payload, each ends with NUL */
@@ -169,7 +174,9 @@ struct launch_reply {
 	 */
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes;
 	uint64_t disk_bytes, inodes; /* used in the upper */
+	/* LAUNCH_OOM, and LAUNCH_STAT: how many its memory limit killed so far */
+	uint64_t oom_kills;
 };
 
-_Static_assert(sizeof(struct launch_request) == 112 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 120, "no padding");
+_Static_assert(sizeof(struct launch_request) == 160 + 128, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 128, "no padding");

@@ -23,6 +23,7 @@ struct backend_node {
 	int program_fd, init_fd, proc_fd;
 	int *shard_cgroup_fds;
 	struct guard *guard;
+	struct limits_host limits;
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret)
@@ -121,12 +122,23 @@ int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd,
 		if (*fd < 0)
 			return -errno;
 		controllers_pass_down(node->options.cgroup_fd, *fd);
+		node->limits = limits_probe(*fd, node->options.images_path);
 	}
 	if (fstat(*fd, &st) < 0)
 		return -errno;
 	*ret_fd = *fd;
 	*ret_id = st.st_ino;
 	return 0;
+}
+
+uint32_t backend_unenforced(const struct backend_node *node)
+{
+	return node->limits.unenforced;
+}
+
+const struct limits_host *node_limits(const struct backend_node *node)
+{
+	return &node->limits;
 }
 
 int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_fd, pid_t *ret_pid)

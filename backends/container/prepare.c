@@ -44,7 +44,10 @@ static void prepare_replied(struct launch_call *call, const struct launch_reply 
 {
 	struct preparation *p = container_of(call, struct preparation, call);
 	const struct slot *slot = p->slot;
-	struct slot_wish wish = { slot->image, slot->disk_bytes, slot->inodes, false };
+	struct slot_wish wish = { .image = slot->image,
+				  .disk_bytes = slot->disk_bytes,
+				  .inodes = slot->inodes,
+				  .processes_max = slot->processes_max };
 
 	if (!reply) {
 		/* The worker was lost half-way: whatever there is of the slot goes. */

@@ -110,11 +110,24 @@ static long program_search(struct child *child)
 	return result;
 }
 
+/* Only who may raise priorities on the host leaves it again: nobody inside. */
+static long priority_drop(struct child *child)
+{
+	const struct sched_param none = { 0 };
+
+	if (!(child->worker->order.request.flags & LAUNCH_SCHED_IDLE))
+		return 0;
+	return CHILD_TRY(CREDENTIALS,
+			 KERNEL_CALL(SYS_sched_setscheduler, 0, SCHED_IDLE, (long)&none));
+}
+
 static long program_child(struct child *child)
 {
 	const char *home = "/";
-	long r = namespaces_join(child);
+	long r = priority_drop(child);
 
+	if (r >= 0)
+		r = namespaces_join(child);
 	if (r >= 0)
 		r = stdio_put(child);
 	if (r >= 0)
@@ -184,7 +197,11 @@ long program_exec(struct worker *w)
 	long r, sandbox = TRY(NAMESPACES, kernel_pidfd_open(w->order.request.pid));
 	long leaf = sandbox < 0 ? sandbox : cgroup_leaf_open(w);
 
-	r = leaf < 0 ? leaf : program_spawn(w, (int)sandbox, (int)leaf);
+	r = leaf;
+	if (leaf >= 0 && w->order.request.flags & LAUNCH_OOM)
+		r = cgroup_oom_count(w); /* before it: what is more is its own */
+	if (r >= 0)
+		r = program_spawn(w, (int)sandbox, (int)leaf);
 	if (leaf >= 0)
 		(void)kernel_close((int)leaf); /* the child is in it */
 	if (sandbox >= 0)

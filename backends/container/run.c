@@ -70,22 +70,63 @@ static bool leaf_find(struct container_run *run)
 /* The run is over when its main process was reaped and no request about it is in flight. */
 static void run_settle(struct container_run *run)
 {
-	if (!run->ended || run->kill_wanted)
+	if (!run->ended || run->kill_wanted || run->oom_asked)
 		return;
 	if (!child_is_alive(&run->main))
 		leaf_put(run);
 	run->run.ended(&run->run, run->status);
 }
 
+static void oom_replied(struct launch_call *call, const struct launch_reply *reply)
+{
+	struct container_run *run = container_of(call, struct container_run, oom_call);
+	struct container *box = container_of_box(run->run.box);
+	uint64_t limit = box->box.spec.limits.memory_bytes;
+
+	if (!reply) {
+		team_call(&containers_of(box->box.backend)->team, call);
+		return;
+	}
+	run->oom_asked = false;
+	if (!reply->error && reply->oom_kills != UINT64_MAX &&
+	    reply->oom_kills > run->ooms_before) {
+		run->run.oom = true;
+		run->run.box_peak_bytes = reply->memory_peak_bytes;
+		/* A pooled cgroup's peak is all its sandboxes'; this one's went up to its limit. */
+		if (reply->memory_peak_bytes != UINT64_MAX && reply->memory_peak_bytes > limit)
+			run->run.box_peak_bytes = limit;
+	}
+	run_settle(run);
+	child_release(&box->init);
+}
+
+/* Killed, and not by us: by the box's memory limit, or by somebody inside. */
+static void oom_ask(struct container_run *run)
+{
+	struct container *box = container_of_box(run->run.box);
+	struct containers *c = containers_of(run->run.box->backend);
+
+	run->oom_asked = true;
+	child_hold(&box->init);
+	slot_request(c, box->slot, LAUNCH_STAT, &run->oom_call.request);
+	run->oom_call.class = TEAM_END;
+	run->oom_call.done = oom_replied;
+	team_call(&c->team, &run->oom_call);
+}
+
 static void run_end(struct container_run *run, int status)
 {
+	bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+
 	run->ended = true;
 	run->run.cpu_us = run->main.cpu_us;
 	run->run.peak_bytes = run->main.peak_bytes;
 	run->status = status;
 	/* What ended by itself did so whatever became of PID 1. */
-	run->run.box_died = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
-			    child_is_ending(&container_of_box(run->run.box)->init);
+	run->run.box_died = killed && child_is_ending(&container_of_box(run->run.box)->init);
+	if (killed && !run->run.box_died && !run->kill_wanted && !run->emptied &&
+	    box_counts_ooms(run->run.box))
+		oom_ask(run);
 }
 
 /*
@@ -217,6 +258,7 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 		return;
 	}
 	run->run.pid = reply->pid;
+	run->ooms_before = reply->oom_kills;
 	run->main.died = main_died;
 	run->main.ended = main_ended;
 	run->run.started(&run->run, 0);
@@ -252,6 +294,10 @@ static void leaf_ask(struct container_run *run)
 		box->leaves_busy |= 1ull << run->leaf;
 		if (box->slot->leaves_made & 1ull << run->leaf)
 			request->flags |= LAUNCH_LEAF_USED;
+		if (box_counts_ooms(run->run.box))
+			request->flags |= LAUNCH_OOM;
+		if (box->box.spec.limits.sched_idle)
+			request->flags |= LAUNCH_SCHED_IDLE;
 		request->pid = box->init.pid;
 		request->argument_count = spec->argument_count;
 		request->environment_count = spec->environment_count;

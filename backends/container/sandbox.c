@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #include "backends/container/credentials.h"
 #include "backends/container/kernel.h"
@@ -204,6 +206,49 @@ static long sandbox_clone(struct worker *w, const int fds[static 3])
 	return r;
 }
 
+/*
+ * Until PID 1 runs its own program. The kernel tells that it left our memory a moment before it
+ * did, and what is set for a process that shares memory is set for all that share it.
+ */
+static long init_await(struct worker *w)
+{
+	enum { PAUSE_NS = 20000, LOOKS_MAX = 25000 };
+	const struct timespec pause = { 0, PAUSE_NS };
+	struct stat program, runs;
+	char path[WORKER_PATH_BYTES];
+	long r = TRY(CGROUP, kernel_fstat(LAUNCH_FD_INIT, &program));
+
+	(void)snprintf(path, sizeof path, "%d/exe", w->order.reply.pid);
+	for (int looks = 0; r >= 0 && looks < LOOKS_MAX; looks++) {
+		r = TRY(CGROUP, kernel_fstatat(LAUNCH_FD_PROC, path, &runs, 0));
+		if (r >= 0 && runs.st_dev == program.st_dev && runs.st_ino == program.st_ino)
+			return 0;
+		(void)nanosleep(&pause, NULL); /* waking early only costs a look */
+	}
+	return r < 0 ? r : -ETIMEDOUT;
+}
+
+/*
+ * What goes over the sandbox's memory limit takes everything in it along but PID 1, with which the
+ * sandbox would end. Nobody inside may take it back or do the same.
+ */
+static long oom_spare(struct worker *w)
+{
+	static const char never[] = "-1000";
+	char path[WORKER_PATH_BYTES];
+	long fd, r = init_await(w);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof path, "%d/oom_score_adj", w->order.reply.pid);
+	fd = TRY(CGROUP, kernel_openat(LAUNCH_FD_PROC, path, O_WRONLY | O_CLOEXEC, 0));
+	if (fd < 0)
+		return fd;
+	r = TRY(CGROUP, kernel_write((int)fd, never, sizeof never - 1));
+	(void)kernel_close((int)fd); /* taken at once */
+	return r < 0 ? r : cgroup_oom_count(w);
+}
+
 long sandbox_spawn(struct worker *w)
 {
 	int fds[3] = { -1, -1, -1 };
@@ -213,12 +258,14 @@ long sandbox_spawn(struct worker *w)
 		r = slot_build(w);
 	else
 		w->order.reply.flags |= LAUNCH_REUSED;
-	if (r >= 0 && w->order.request.flags & LAUNCH_LIMITS)
+	if (r >= 0 && w->order.request.limits_changed)
 		r = cgroup_limit(w);
 	if (r >= 0)
 		r = slot_take(w, fds);
 	if (r >= 0)
 		r = sandbox_clone(w, fds);
+	if (r >= 0 && w->order.request.flags & LAUNCH_OOM)
+		r = oom_spare(w);
 	for (unsigned i = 0; i < 3; i++)
 		if (fds[i] >= 0)
 			(void)kernel_close(fds[i]); /* the child has its own */

@@ -101,7 +101,7 @@ struct slot *slot_first(struct slots *slots, enum slot_state state)
 static bool slot_fits(const struct slot *slot, const struct slot_wish *wish)
 {
 	return slot->image == wish->image && slot->disk_bytes == wish->disk_bytes &&
-	       slot->inodes == wish->inodes;
+	       slot->inodes == wish->inodes && slot->processes_max == wish->processes_max;
 }
 
 static uint64_t realtime_ns(void)
@@ -145,6 +145,7 @@ void slot_built(const struct slots *slots, struct slot *slot, const struct slot_
 	slot->image = wish->image;
 	slot->disk_bytes = wish->disk_bytes;
 	slot->inodes = wish->inodes;
+	slot->processes_max = wish->processes_max;
 	slot->baseline = reply->baseline;
 	slot->cgroup_id = reply->cgroup_id;
 	slot->uses = 0;

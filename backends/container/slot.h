@@ -17,8 +17,6 @@ enum slot_state { SLOT_EMPTY, SLOT_CLEAN, SLOT_TAKEN, SLOT_DIRTY, SLOT_REBUILDIN
 
 enum { LEAVES_MAX = 64 };
 
-#define LIMIT_UNKNOWN UINT64_MAX
-
 struct slot {
 	struct slot *next, *previous; /* in the list of its state */
 	uint32_t number;	      /* in the vault */
@@ -27,9 +25,10 @@ struct slot {
 	uint64_t sandboxes; /* that its cgroup had */
 	uint64_t disk_bytes, inodes;
 	uint64_t cgroup_id;
-	uint64_t built_ns;     /* CLOCK_REALTIME when the baseline was taken */
-	uint64_t memory_bytes; /* limits that the cgroup has; LIMIT_UNKNOWN when a spawn failed */
-	uint64_t pids_max;
+	uint64_t built_ns;	  /* CLOCK_REALTIME when the baseline was taken */
+	struct box_limits limits; /* that the cgroup has */
+	bool limits_unknown;	  /* a spawn failed: perhaps some of them */
+	uint32_t processes_max;	  /* RLIMIT_NPROC of its user namespace; 0: there is none */
 	struct launch_baseline baseline;
 	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
 	bool is_private;      /* what the guard was told */
@@ -41,6 +40,7 @@ struct slot {
 struct slot_wish {
 	uint32_t image;
 	uint64_t disk_bytes, inodes;
+	uint32_t processes_max;
 	bool fresh_root;
 };
 

@@ -86,6 +86,28 @@ static long slot_userns(struct worker *w, int slot_fd)
 	return r;
 }
 
+/* Unmount and remove name in the slot's folder, where it is. */
+static long place_clear(struct worker *w, const char *name, int flags)
+{
+	long r = kernel_umount(name, MNT_DETACH | UMOUNT_NOFOLLOW, w->secret);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 && r != -EINVAL) /* nothing is mounted there */
+		return r;
+	return kernel_unlinkat(AT_FDCWD, name, flags);
+}
+
+/* Everything in the slot's folder, where the worker is. */
+static long slot_empty(struct worker *w)
+{
+	long r = place_clear(w, "up", AT_REMOVEDIR);
+
+	if (r >= 0)
+		r = place_clear(w, "lower", AT_REMOVEDIR);
+	return r < 0 ? r : place_clear(w, "user", 0);
+}
+
 /* The worker is in the vault. */
 static long slot_furnish(struct worker *w)
 {
@@ -102,25 +124,16 @@ static long slot_furnish(struct worker *w)
 	slot_fd = TRY(ROOT, slot_open(w));
 	if (slot_fd < 0)
 		return slot_fd;
-	r = slot_userns(w, (int)slot_fd);
+	if (w->order.request.flags & LAUNCH_ANEW)
+		r = slot_empty(w);
+	if (r >= 0)
+		r = slot_userns(w, (int)slot_fd);
 	(void)kernel_close((int)slot_fd); /* only the way there */
 	if (r >= 0)
 		r = overlay_drop(w);
 	if (r >= 0)
 		r = overlay_make(w);
 	return r < 0 ? r : overlay_baseline(w);
-}
-
-/* Unmount and remove name in the slot's folder, where it is. */
-static long place_clear(struct worker *w, const char *name, int flags)
-{
-	long r = kernel_umount(name, MNT_DETACH | UMOUNT_NOFOLLOW, w->secret);
-
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0 && r != -EINVAL) /* nothing is mounted there */
-		return r;
-	return kernel_unlinkat(AT_FDCWD, name, flags);
 }
 
 /* The worker is in the vault; fine where there is nothing or only a part. */
@@ -134,11 +147,7 @@ static long slot_clear(struct worker *w)
 	if (r == -ENOENT)
 		return 0;
 	if (r >= 0)
-		r = place_clear(w, "up", AT_REMOVEDIR);
-	if (r >= 0)
-		r = place_clear(w, "lower", AT_REMOVEDIR);
-	if (r >= 0)
-		r = place_clear(w, "user", 0);
+		r = slot_empty(w);
 	if (r >= 0)
 		r = kernel_chdir("/");
 	return r < 0 ? r : kernel_unlinkat(AT_FDCWD, path, AT_REMOVEDIR);

@@ -10,6 +10,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/select.h"
+#include "sdk/cli/settings.h"
 #include "sdk/cli/verbs.h"
 
 struct tally {
@@ -33,7 +34,8 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.user = o->user,
 		.env_count = o->env.count,
 		.flags = (o->allow_degraded ? DSEC_CREATE_ALLOW_DEGRADED : 0) |
-			 (o->fresh_root ? DSEC_CREATE_FRESH_ROOT : 0),
+			 (o->fresh_root ? DSEC_CREATE_FRESH_ROOT : 0) |
+			 (o->sched_idle ? DSEC_CREATE_SCHED_IDLE : 0),
 		.network = (uint32_t)o->network,
 		.memory_bytes = o->memory_bytes,
 		.disk_bytes = o->disk_bytes,
@@ -41,6 +43,13 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.ttl_s = (uint32_t)(o->ttl_ms / 1000),
 		.idle_ttl_s = (uint32_t)(o->idle_ttl_ms / 1000),
 		.on_disconnect = disconnect,
+		.inodes = o->inodes,
+		.swap_bytes = o->swap_bytes,
+		.io_bytes_per_s = o->io_bytes_per_s,
+		.cpu_max_permille = (uint32_t)o->cpu_permille,
+		.cpu_weight = (uint32_t)o->cpu_weight,
+		.io_weight = (uint32_t)o->io_weight,
+		.on_timeout = (uint32_t)o->on_timeout,
 	};
 
 	labels = select_labels(o, &opts.label_count);
@@ -63,13 +72,7 @@ static json_t *created_json(const struct dsec_event *event)
 	(void)json_object_set_new(object, "index", json_integer(event->index));
 	if (!created)
 		return object;
-	(void)json_object_set_new(object, "network", json_string(network_name(created->network)));
-	(void)json_object_set_new(object, "memory_bytes", json_amount(created->memory_bytes));
-	(void)json_object_set_new(object, "disk_bytes", json_amount(created->disk_bytes));
-	(void)json_object_set_new(object, "pids_max", json_integer(created->pids_max));
-	(void)json_object_set_new(object, "ttl_s", json_integer(created->ttl_s));
-	(void)json_object_set_new(object, "idle_ttl_s", json_integer(created->idle_ttl_s));
-	(void)json_object_set_new(object, "unenforced", json_integer(created->unenforced));
+	settings_add(object, created);
 	return object;
 }
 
@@ -79,7 +82,7 @@ static void created_show(struct tally *tally, const struct dsec_event *event)
 	const struct dsec_created *created = event->body;
 	const struct options *options = tally->options;
 	auto_json json_t *json = options->json ? created_json(event) : NULL;
-	char id[27];
+	char id[27], limits[LIMITS_TEXT_BYTES];
 
 	dsec_id_print(event->subject, id);
 	if (json)
@@ -90,11 +93,10 @@ static void created_show(struct tally *tally, const struct dsec_event *event)
 		(void)fprintf(stderr, "dsec: create: stdout did not take this id: %s\n", id);
 		tally->lost = true;
 	}
-	if (!json && created && created->unenforced)
-		report_note(options, "%s: not enforced on this host:%s%s%s", id,
-			    created->unenforced & DSEC_LIMIT_MEMORY ? " memory" : "",
-			    created->unenforced & DSEC_LIMIT_PIDS ? " pids" : "",
-			    created->unenforced & DSEC_LIMIT_CPU ? " cpu" : "");
+	if (json || !created || !created->unenforced)
+		return;
+	limits_text(created->unenforced, limits);
+	report_note(options, "%s: not enforced on this host:%s", id, limits);
 }
 
 static void created_count(void *state, const struct dsec_event *event)

@@ -136,6 +136,9 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 					  json_real((double)result->cpu_us / 1000));
 	(void)json_object_set_new(object, "memory_peak_bytes",
 				  json_amount(result->memory_peak_bytes));
+	if (result->reason == DSEC_OOM)
+		(void)json_object_set_new(object, "memory_limit_bytes",
+					  json_amount(result->memory_limit_bytes));
 	for (uint32_t at = 0; at < result->output_count; at++) {
 		const struct dsec_output *output = &result->outputs[at];
 		const char *name = output->stream == 1 ? "stdout" : "stderr";
@@ -171,6 +174,18 @@ static void output_show(const struct options *options, const struct dsec_output 
 	bytes_write(file, output->tail);
 }
 
+static void oom_tell(const struct options *options, const struct dsec_result *result,
+		     const char *kept)
+{
+	char limit[VALUE_TEXT_BYTES], peak[VALUE_TEXT_BYTES];
+
+	value_print_bytes(result->memory_limit_bytes, limit);
+	value_print_bytes(result->memory_peak_bytes, peak);
+	report_note(options,
+		    "oom: killed at the memory limit of %s, peak %s, %s bytes of output kept",
+		    limit, peak, kept);
+}
+
 static void end_tell(struct session *session, const struct dsec_event *event)
 {
 	const struct dsec_result *result = event->body;
@@ -188,7 +203,7 @@ static void end_tell(struct session *session, const struct dsec_event *event)
 			    result->wall_us / 1000000, result->wall_us / 100000 % 10, kept,
 			    result->exec);
 	else if (result->reason == DSEC_OOM)
-		report_note(options, "oom: killed for its memory, %s bytes of output kept", kept);
+		oom_tell(options, result, kept);
 	else if (result->reason == DSEC_KILLED)
 		report_note(options, "killed: the sandbox was destroyed");
 	else if (result->reason == DSEC_END_UNKNOWN)

@@ -22,6 +22,7 @@ enum param_type {
 	PARAM_NUMBER, /* uint64_t, as all below */
 	PARAM_BYTES,
 	PARAM_TIME,
+	PARAM_CPUS,   /* in thousandths */
 	PARAM_CHOICE, /* the number of the word in `value`, from 1 */
 };
 
@@ -60,12 +61,28 @@ static const struct param params[] = {
 	{ "memory", 'm', PARAM_BYTES, MADE, FIELD(memory_bytes), 1 << 20, 1ull << 46, "SIZE",
 	  "memory limit" },
 	{ "pids", 0, PARAM_NUMBER, MADE, FIELD(pids_max), 1, 4 << 20, "N", "processes at once" },
+	{ "swap", 0, PARAM_BYTES, MADE, FIELD(swap_bytes), 1, 1ull << 46, "SIZE",
+	  "of its memory may be swapped out; else none of limited memory is" },
+	{ "cpus", 0, PARAM_CPUS, MADE, FIELD(cpu_permille), 10, 4096000, "N",
+	  "CPU time a second: 2, 0.5" },
+	{ "cpu-weight", 0, PARAM_NUMBER, MADE, FIELD(cpu_weight), 1, 10000, "N",
+	  "its share of contended CPUs; others have 100" },
+	{ "sched-idle", 0, PARAM_ON, MADE, FIELD(sched_idle), 0, 0, NULL,
+	  "runs only where nobody else wants the CPU" },
+	{ "io", 0, PARAM_BYTES, MADE, FIELD(io_bytes_per_s), 4096, 1ull << 46, "SIZE",
+	  "bytes a second from the images' disk, and to it" },
+	{ "io-weight", 0, PARAM_NUMBER, MADE, FIELD(io_weight), 1, 10000, "N",
+	  "its share of a contended disk; others have 100" },
 	{ "disk", 0, PARAM_BYTES, MADE, FIELD(disk_bytes), 1 << 20, 1ull << 46, "SIZE",
 	  "what it may write" },
+	{ "inodes", 0, PARAM_NUMBER, MADE, FIELD(inodes), 16, 1ull << 31, "N",
+	  "files it may make" },
 	{ "hostname", 0, PARAM_TEXT, MADE, FIELD(hostname), 0, 0, "NAME", "its host name" },
 	{ "ttl", 0, PARAM_TIME, MADE, FIELD(ttl_ms), S, YEAR_MS, "TIME", "destroyed after" },
 	{ "idle-ttl", 0, PARAM_TIME, MADE, FIELD(idle_ttl_ms), S, YEAR_MS, "TIME",
 	  "destroyed when nothing was asked of it for" },
+	{ "on-timeout", 0, PARAM_CHOICE, MADE, FIELD(on_timeout), 0, 0, "destroy",
+	  "what its ttl brings" },
 	{ "allow-degraded", 0, PARAM_ON, MADE, FIELD(allow_degraded), 0, 0, NULL,
 	  "go without limits that this host cannot enforce" },
 	{ "fresh-root", 0, PARAM_ON, MADE, FIELD(fresh_root), 0, 0, NULL,
@@ -154,6 +171,8 @@ static int amount_parse(const struct param *p, const char *text, uint64_t *ret)
 		return value_parse_bytes(text, ret);
 	case PARAM_TIME:
 		return value_parse_ms(text, ret);
+	case PARAM_CPUS:
+		return value_parse_permille(text, ret);
 	case PARAM_CHOICE:
 		return choice_parse(p->value, text, ret);
 	default:
@@ -167,6 +186,8 @@ static void amount_print(const struct param *p, uint64_t amount, char *ret_text)
 		value_print_exact_bytes(amount, ret_text);
 	else if (p->type == PARAM_TIME)
 		value_print_exact_ms(amount, ret_text);
+	else if (p->type == PARAM_CPUS)
+		value_print_permille(amount, ret_text);
 	else
 		(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64, amount); /* fits */
 }
@@ -217,6 +238,7 @@ static int param_set(const struct param *p, const char *option, const char *text
 	case PARAM_NUMBER:
 	case PARAM_BYTES:
 	case PARAM_TIME:
+	case PARAM_CPUS:
 	case PARAM_CHOICE:
 		break;
 	}

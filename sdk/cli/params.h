@@ -34,8 +34,10 @@ struct options {
 	const char *image, *name, *hostname, *images;
 	struct texts labels; /* "key=value" */
 	uint64_t network;    /* enum dsec_network */
-	uint64_t memory_bytes, disk_bytes, pids_max, count, ttl_ms, idle_ttl_ms;
-	bool allow_degraded, fresh_root, remove, keep;
+	uint64_t memory_bytes, swap_bytes, disk_bytes, inodes, io_bytes_per_s;
+	uint64_t pids_max, cpu_permille, cpu_weight, io_weight, count, ttl_ms, idle_ttl_ms;
+	uint64_t on_timeout; /* enum dsec_on_timeout */
+	bool allow_degraded, fresh_root, sched_idle, remove, keep;
 	/* run, exec */
 	struct texts env; /* "NAME=value"; create, too */
 	const char *cwd, *user, *status_file;

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 struct unit {
@@ -78,6 +79,47 @@ int value_parse_number(const char *text, uint64_t *ret)
 	static const struct unit units[] = { { "", 1 }, { NULL, 0 } };
 
 	return unit_parse(text, units, ret);
+}
+
+int value_parse_permille(const char *text, uint64_t *ret)
+{
+	uint64_t whole, part = 0;
+	const char *end, *point;
+	int r;
+
+	r = number_parse(text, &whole, &end);
+	if (r < 0)
+		return r;
+	if (*end == '.') {
+		point = end + 1;
+		r = number_parse(point, &part, &end);
+		if (r < 0 || end - point > 3)
+			return -EINVAL;
+		for (ptrdiff_t digits = end - point; digits < 3; digits++)
+			part *= 10;
+	}
+	if (*end)
+		return -EINVAL;
+	if (whole > (UINT64_MAX - part) / 1000)
+		return -ERANGE;
+	*ret = whole * 1000 + part;
+	return 0;
+}
+
+void value_print_permille(uint64_t permille, char *ret_text)
+{
+	int digits = 3;
+	uint64_t part = permille % 1000;
+
+	while (part && part % 10 == 0) {
+		part /= 10;
+		digits--;
+	}
+	if (part)
+		(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64 ".%0*" PRIu64,
+			       permille / 1000, digits, part); /* fits */
+	else
+		(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64, permille / 1000);
 }
 
 /* In the largest unit that divides it; `units` begin with 1 and grow. */

@@ -16,6 +16,9 @@ int value_parse_ms(const char *text, uint64_t *ret_ms);
 int value_parse_bytes(const char *text, uint64_t *ret_bytes);
 /* A whole decimal number. -EINVAL, -ERANGE. */
 int value_parse_number(const char *text, uint64_t *ret);
+/* "2", "0.5", "1.25": thousandths, and no more digits than they have. -EINVAL, -ERANGE. */
+int value_parse_permille(const char *text, uint64_t *ret);
+void value_print_permille(uint64_t permille, char *ret_text);
 
 /* As they are parsed, without loss: "1500ms", "24h"; "4K", "64T". ret_text has VALUE_TEXT_BYTES. */
 void value_print_exact_ms(uint64_t ms, char *ret_text);

@@ -7,6 +7,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/report.h"
+#include "sdk/cli/settings.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
@@ -29,17 +30,17 @@ static json_t *caps_json(const struct dsec_caps *caps)
 
 static void caps_show(const struct dsec_caps *caps)
 {
+	char limits[LIMITS_TEXT_BYTES];
+
 	/* Whether stdout took all is told at the end, by main(). */
 	(void)fputs("engine ", stdout);
 	value_write(stdout, (struct dsec_bytes){ caps->version, strlen(caps->version) });
 	(void)fputs(" on Linux ", stdout);
 	value_write(stdout, (struct dsec_bytes){ caps->kernel, strlen(caps->kernel) });
 	(void)printf(", %u shards, at most %u sandboxes\n", caps->shards, caps->sandboxes_max);
+	limits_text(caps->unenforced, limits);
 	if (caps->unenforced)
-		(void)printf("not enforced on that host:%s%s%s\n",
-			     caps->unenforced & DSEC_LIMIT_MEMORY ? " memory" : "",
-			     caps->unenforced & DSEC_LIMIT_PIDS ? " pids" : "",
-			     caps->unenforced & DSEC_LIMIT_CPU ? " cpu" : "");
+		(void)printf("not enforced on that host:%s\n", limits);
 }
 
 int verb_version(const struct options *options)

@@ -152,6 +152,7 @@ static int result_take(struct event *event, struct payload payload)
 		.memory_peak_bytes = wire.memory_peak_bytes,
 		.outputs = event->outputs,
 		.output_count = 2,
+		.memory_limit_bytes = wire.memory_limit_bytes,
 	};
 	return 0;
 }
@@ -193,6 +194,7 @@ BODY_SAME(dsec_created, dsec_wire_created, backend);
 BODY_SAME(dsec_created, dsec_wire_created, memory_bytes);
 BODY_SAME(dsec_created, dsec_wire_created, on_disconnect);
 BODY_SAME(dsec_created, dsec_wire_created, reused);
+BODY_SAME(dsec_created, dsec_wire_created, on_timeout);
 BODY_SAME(dsec_usage, dsec_wire_stats, id);
 BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);

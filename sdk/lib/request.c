@@ -49,6 +49,10 @@ static int create_pack(const struct dsec_create_opts *opts, struct submission *s
 		.ttl_s = opts->ttl_s,
 		.idle_ttl_s = opts->idle_ttl_s,
 		.on_disconnect = opts->on_disconnect,
+		.swap_bytes = opts->swap_bytes,
+		.io_bytes_per_s = opts->io_bytes_per_s,
+		.io_weight = opts->io_weight,
+		.on_timeout = opts->on_timeout,
 	};
 	struct pack pack;
 

@@ -250,6 +250,9 @@ struct dsec_create_opts {
 	uint32_t pids_max, cpu_weight, cpu_max_permille; /* 1000 per mille: one CPU */
 	uint32_t ttl_s, idle_ttl_s;			 /* destroyed after; 0: never */
 	uint32_t on_disconnect;				 /* enum dsec_disconnect */
+	uint64_t swap_bytes;		/* 0: none of limited memory is swapped out */
+	uint64_t io_bytes_per_s;	/* read and written, each, of the disk below the images */
+	uint32_t io_weight, on_timeout; /* enum dsec_on_timeout */
 };
 
 /* Body of DSEC_EV_CREATED: the settings in force. */
@@ -258,8 +261,10 @@ struct dsec_created {
 	uint32_t network, flags;
 	uint64_t memory_bytes, disk_bytes, inodes;
 	uint32_t pids_max, ttl_s, idle_ttl_s, on_disconnect;
-	uint32_t unenforced; /* bits of enum dsec_limit */
+	uint32_t unenforced; /* bits of enum dsec_limit: of the limits above */
 	uint32_t reused;     /* 1: on a root file system proven untouched */
+	uint64_t swap_bytes, io_bytes_per_s;
+	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 };
 
 /*
@@ -315,6 +320,8 @@ struct dsec_result {
 	uint64_t exec, cpu_us, wall_us, memory_peak_bytes; /* UINT64_MAX: not measured here */
 	const struct dsec_output *outputs;
 	uint32_t output_count, reserved;
+	/* DSEC_OOM: the sandbox's limit, and memory_peak_bytes is the sandbox's peak. Else 0. */
+	uint64_t memory_limit_bytes;
 };
 
 /*

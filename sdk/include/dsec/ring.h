@@ -238,7 +238,7 @@ struct dsec_wire_status {
 	char detail[80]; /* for people; nobody parses it */
 };
 
-enum { DSEC_CREATE_FLAGS_KNOWN = 7 }; /* of enum dsec_create_flag */
+enum { DSEC_CREATE_FLAGS_KNOWN = 15 }; /* of enum dsec_create_flag */
 
 struct dsec_wire_create {
 	uint32_t size, count;
@@ -250,7 +250,10 @@ struct dsec_wire_create {
 	uint64_t memory_bytes, disk_bytes, inodes;
 	uint32_t pids_max, cpu_weight, cpu_max_permille;
 	uint32_t ttl_s, idle_ttl_s, on_disconnect;
-	uint64_t reserved[6];
+	uint64_t swap_bytes;		/* without it none of limited memory is swapped out */
+	uint64_t io_bytes_per_s;	/* read and written, each, of the disk below the images */
+	uint32_t io_weight, on_timeout; /* enum dsec_on_timeout */
+	uint64_t reserved[3];
 };
 
 /* Body of CREATED: the settings in force. */
@@ -261,7 +264,8 @@ struct dsec_wire_created {
 	uint32_t pids_max, ttl_s, idle_ttl_s, on_disconnect;
 	uint32_t unenforced; /* bits of enum dsec_limit that this host cannot enforce */
 	uint32_t reused;     /* 1: on a root file system proven untouched */
-	uint64_t reserved[4];
+	uint64_t swap_bytes, io_bytes_per_s;
+	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 };
 
 struct dsec_wire_select {
@@ -298,7 +302,8 @@ struct dsec_wire_result {
 	int32_t exit_code, signal;
 	uint64_t exec, cpu_us, wall_us, memory_peak_bytes;
 	struct dsec_wire_output outputs[2];
-	uint64_t reserved[4];
+	uint64_t memory_limit_bytes; /* DSEC_OOM: the sandbox's; its peak is memory_peak_bytes */
+	uint64_t reserved[3];
 };
 
 struct dsec_wire_list {

@@ -72,7 +72,11 @@ enum dsec_create_flag {
 		1,		    /* limits this host cannot enforce are echoed, not refused */
 	DSEC_CREATE_FRESH_ROOT = 2, /* never a reused root file system, however clean */
 	DSEC_CREATE_DESTROY_IF_CANCELLED = 4,
+	DSEC_CREATE_SCHED_IDLE = 8, /* runs only where nobody else wants the CPU */
 };
+
+/* What becomes of a sandbox whose ttl or idle_ttl passed. Others are refused. */
+enum dsec_on_timeout { DSEC_ON_TIMEOUT_DEFAULT = 0, DSEC_ON_TIMEOUT_DESTROY = 1 };
 
 enum dsec_network {
 	DSEC_NETWORK_DEFAULT = 0, /* none */
@@ -88,8 +92,18 @@ enum dsec_exec_flag {
 	DSEC_EXEC_MERGE = 2,   /* stderr into stdout's pipe */
 };
 
-/* Bits of `unenforced`: limits that this host's cgroup controllers cannot enforce. */
-enum dsec_limit { DSEC_LIMIT_MEMORY = 1, DSEC_LIMIT_PIDS = 2, DSEC_LIMIT_CPU = 4 };
+/*
+ * Bits of `unenforced`: limits that this host cannot enforce. In a sandbox's settings: of those
+ * that it has, asked for or by default.
+ */
+enum dsec_limit {
+	DSEC_LIMIT_MEMORY = 1,
+	DSEC_LIMIT_PIDS = 2,
+	DSEC_LIMIT_CPU = 4, /* weight and max */
+	DSEC_LIMIT_SWAP = 8,
+	DSEC_LIMIT_IO = 16, /* bytes per second */
+	DSEC_LIMIT_IO_WEIGHT = 32,
+};
 
 enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
 

@@ -26,7 +26,7 @@ WAITS = "the wait for the child: as often as it finds it not there yet"
 ALLOWED = {
     "ready": {
         "recvmsg": (1, 0, CHANNEL),
-        "sendto": (1, 0, CHANNEL),
+        "sendmsg": (1, 0, CHANNEL),
         "futex": (None, None, WAITS),
         "kill": (0, 1, ENGINES),
         "waitid": (0, 1, ENGINES + ": PID 1 is reaped"),
@@ -39,7 +39,7 @@ ALLOWED = {
 ALLOWED["exec"] = {
     **ALLOWED["ready"],
     "recvmsg": (2, 0, CHANNEL),
-    "sendto": (2, 0, CHANNEL),
+    "sendmsg": (2, 0, CHANNEL),
     "pipe2": (0, 2, ENGINES + ": stdout and stderr"),
     "read": (0, 2, ENGINES + ": the same, read to their ends"),
     "close": (0, 3, ENGINES + ": the same, and the proof"),
@@ -108,7 +108,7 @@ class FloorCalls(Engine):
         subprocess.run(self.loadgen(*quick, *options), check=True, timeout=RUN_S)
         strace.send_signal(signal.SIGINT)
         strace.wait(RUN_S)
-        return list(turns(trace, worker, lambda name, rest: name == "sendto"))
+        return list(turns(trace, worker, lambda name, rest: name == "sendmsg"))
 
     def wait_for(self, condition):
         for _ in range(500):

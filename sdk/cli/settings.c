@@ -1,0 +1,54 @@
+/* What is in force in a sandbox, for people and as JSON. Called by the verbs. Stateless. */
+#include "sdk/cli/settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "sdk/cli/report.h"
+
+static const struct {
+	uint32_t limit; /* enum dsec_limit */
+	const char *name;
+} names[] = {
+	{ DSEC_LIMIT_MEMORY, "memory" }, { DSEC_LIMIT_SWAP, "swap" },
+	{ DSEC_LIMIT_PIDS, "pids" },	 { DSEC_LIMIT_CPU, "cpu" },
+	{ DSEC_LIMIT_IO, "io" },	 { DSEC_LIMIT_IO_WEIGHT, "io-weight" },
+};
+
+void limits_text(uint64_t limits, char ret_text[LIMITS_TEXT_BYTES])
+{
+	size_t used = 0;
+
+	ret_text[0] = '\0';
+	for (size_t at = 0; at < sizeof(names) / sizeof(names[0]); at++)
+		if (limits & names[at].limit)
+			used += (size_t)snprintf(ret_text + used, LIMITS_TEXT_BYTES - used, " %s",
+						 names[at].name); /* all of them fit */
+}
+
+void settings_add(json_t *object, const struct dsec_created *s)
+{
+	const char *network = network_name(s->network);
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_object_set_new(object, "network", json_string(network));
+	(void)json_object_set_new(object, "memory_bytes", json_amount(s->memory_bytes));
+	(void)json_object_set_new(object, "swap_bytes", json_amount(s->swap_bytes));
+	(void)json_object_set_new(object, "disk_bytes", json_amount(s->disk_bytes));
+	(void)json_object_set_new(object, "inodes", json_amount(s->inodes));
+	(void)json_object_set_new(object, "pids_max", json_integer(s->pids_max));
+	(void)json_object_set_new(object, "cpu_weight", json_integer(s->cpu_weight));
+	(void)json_object_set_new(object, "cpu_max_permille", json_integer(s->cpu_max_permille));
+	(void)json_object_set_new(object, "io_weight", json_integer(s->io_weight));
+	(void)json_object_set_new(object, "io_bytes_per_s", json_amount(s->io_bytes_per_s));
+	(void)json_object_set_new(object, "sched_idle",
+				  json_boolean(s->flags & DSEC_CREATE_SCHED_IDLE));
+	(void)json_object_set_new(object, "ttl_s", json_integer(s->ttl_s));
+	(void)json_object_set_new(object, "idle_ttl_s", json_integer(s->idle_ttl_s));
+	(void)json_object_set_new(object, "on_timeout", json_string("destroy"));
+	(void)json_object_set_new(
+		object, "on_disconnect",
+		json_string(s->on_disconnect == DSEC_DISCONNECT_DESTROY ? "destroy" : "keep"));
+	(void)json_object_set_new(object, "unenforced", json_integer(s->unenforced));
+	(void)json_object_set_new(object, "reused", json_boolean(s->reused));
+}

@@ -1,0 +1,13 @@
+/* What is in force in a sandbox, for people and as JSON. Called by the verbs. Stateless. */
+#pragma once
+
+#include <dsec/dsec.h>
+
+#include "sdk/cli/json.h"
+
+enum { LIMITS_TEXT_BYTES = 64 };
+
+/* The names of limits, each after a space: " memory pids". */
+void limits_text(uint64_t limits, char ret_text[LIMITS_TEXT_BYTES]);
+/* Adds them to an object; what fails is memory alone. */
+void settings_add(json_t *object, const struct dsec_created *settings);
