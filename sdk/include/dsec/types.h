@@ -92,6 +92,56 @@ enum dsec_exec_flag {
 	DSEC_EXEC_MERGE = 2,   /* stderr into stdout's pipe */
 };
 
+/* What is done with a file. */
+enum dsec_file_verb {
+	DSEC_FILE_READ = 1,
+	DSEC_FILE_WRITE = 2,
+	DSEC_FILE_STAT = 3,
+	DSEC_FILE_LIST = 4,
+	DSEC_FILE_MKDIR = 5,
+	DSEC_FILE_REMOVE = 6,
+	DSEC_FILE_RENAME = 7,
+	DSEC_FILE_WATCH = 8,
+};
+
+enum dsec_file_flag {
+	DSEC_FILE_TAR = 1,	  /* read, write: the file or the tree at path, as a tar archive */
+	DSEC_FILE_APPEND = 2,	  /* write: to the end of what is there */
+	DSEC_FILE_MODE = 4,	  /* write, mkdir: `mode` is given */
+	DSEC_FILE_EXCLUSIVE = 8,  /* write, rename: EEXIST where there is something already */
+	DSEC_FILE_PARENTS = 16,	  /* mkdir, tar in: make what is missing of the path */
+	DSEC_FILE_RECURSIVE = 32, /* remove: with all that is under it */
+	DSEC_FILE_NO_FOLLOW = 64, /* a link at the end of the path is not followed */
+	DSEC_FILE_NO_LINKS = 128, /* a link anywhere in the path: ELOOP */
+	DSEC_FILE_OWNERS = 256,	  /* tar in: user and group as in the archive */
+	DSEC_FILE_INPUT = 512,	  /* write: the content follows by dsec_input() */
+};
+
+/* What an entry of a folder is. Unknown values: as OTHER. */
+enum dsec_file_type {
+	DSEC_FILE_TYPE_OTHER = 0,
+	DSEC_FILE_TYPE_FILE = 1,
+	DSEC_FILE_TYPE_FOLDER = 2,
+	DSEC_FILE_TYPE_LINK = 3,
+	DSEC_FILE_TYPE_FIFO = 4,
+	DSEC_FILE_TYPE_SOCKET = 5,
+	DSEC_FILE_TYPE_CHARACTER = 6,
+	DSEC_FILE_TYPE_BLOCK = 7,
+};
+
+/* Why an entry of an archive was left out; BITS: it was not, but lost setuid, setgid or sticky. */
+enum dsec_file_reason {
+	DSEC_FILE_REASON_NONE = 0, /* the row says what there is */
+	/* Its name, or a hard link's target, leads out of the folder. */
+	DSEC_FILE_REASON_OUTSIDE = 1,
+	DSEC_FILE_REASON_LINK = 2,    /* a link lies on its way */
+	DSEC_FILE_REASON_SPECIAL = 3, /* no file, folder or link */
+	DSEC_FILE_REASON_BITS = 4,
+	DSEC_FILE_REASON_SIZE = 5,   /* larger than bytes_max */
+	DSEC_FILE_REASON_DEEP = 6,   /* the path is too long */
+	DSEC_FILE_REASON_FAILED = 7, /* the row's error says why */
+};
+
 /*
  * Bits of `unenforced`: limits that this host cannot enforce. In a sandbox's settings: of those
  * that it has, asked for or by default.
