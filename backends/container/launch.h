@@ -32,7 +32,8 @@ enum launch_fd {
 	LAUNCH_FD_INIT = 6,    /* sealed memfd of PID 1, mode 0111 */
 	LAUNCH_FD_NETWORK = 7, /* the network namespace without interfaces: mode `none` */
 	LAUNCH_FD_PROC = 8,    /* the host's /proc, for uid maps and namespace files */
-	LAUNCH_FD_COUNT = 9,
+	LAUNCH_FD_HELPER = 9,  /* sealed memfd of the file helper, mode 0111 */
+	LAUNCH_FD_COUNT = 10,
 };
 
 enum launch_op {
@@ -64,6 +65,7 @@ enum launch_flag {
 	LAUNCH_BUSY = 128,    /* reply: sockets are left, which may yet go */
 	LAUNCH_OOM = 256,     /* memory is limited: count what the limit killed */
 	LAUNCH_SCHED_IDLE = 512, /* LAUNCH_EXEC: under SCHED_IDLE, and it stays so */
+	LAUNCH_HELPER = 1024,	 /* LAUNCH_EXEC: the program is the file helper */
 };
 
 /*

@@ -10,6 +10,7 @@ struct launcher_options {
 	const struct vault *vault;
 	int cgroup_fd; /* the shard's */
 	int init_fd;   /* of init_open() */
+	int helper_fd; /* of helper_open() */
 	int proc_fd;   /* the host's /proc */
 	unsigned shard;
 	const char *fault; /* for the launcher that knows faults, in tests; else NULL */

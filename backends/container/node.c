@@ -1,5 +1,6 @@
 /*
- * The node's part of the container backend: the vault, PID 1's program, the workers' program and
+ * The node's part of the container backend: the vault, the programs of PID 1, of the file
+ * helper and of workers and
  * the shards' cgroups. Called from the engine's control thread, which may block.
  */
 #include <errno.h>
@@ -20,7 +21,7 @@
 struct backend_node {
 	struct backend_node_options options;
 	struct vault vault;
-	int program_fd, init_fd, proc_fd;
+	int program_fd, init_fd, helper_fd, proc_fd;
 	int *shard_cgroup_fds;
 	struct guard *guard;
 	struct limits_host limits;
@@ -35,7 +36,7 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 		return -ENOMEM;
 	node->options = *options;
 	node->vault = (struct vault){ -1, -1, -1 };
-	node->program_fd = node->init_fd = node->proc_fd = -1;
+	node->program_fd = node->init_fd = node->helper_fd = node->proc_fd = -1;
 	node->shard_cgroup_fds = calloc(options->shards, sizeof *node->shard_cgroup_fds);
 	for (uint32_t i = 0; node->shard_cgroup_fds && i < options->shards; i++)
 		node->shard_cgroup_fds[i] = -1;
@@ -48,6 +49,8 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 	}
 	if (r >= 0)
 		r = init_open(&node->init_fd);
+	if (r >= 0)
+		r = helper_open(&node->helper_fd);
 	if (r >= 0)
 		r = vault_open(&node->vault);
 	if (r < 0) {
@@ -81,6 +84,7 @@ void backend_node_close(struct backend_node *node)
 	vault_close(&node->vault);
 	cleanup_close(&node->program_fd);
 	cleanup_close(&node->init_fd);
+	cleanup_close(&node->helper_fd);
 	cleanup_close(&node->proc_fd);
 	free(node->shard_cgroup_fds);
 	free(node);
@@ -148,6 +152,7 @@ int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_f
 		.vault = &node->vault,
 		.cgroup_fd = node->shard_cgroup_fds[shard],
 		.init_fd = node->init_fd,
+		.helper_fd = node->helper_fd,
 		.proc_fd = node->proc_fd,
 		.shard = shard,
 	};

@@ -86,6 +86,19 @@ static long program_run(struct child *child, const char *path)
 	return CHILD_TRY(ARGV0, KERNEL_CALL(SYS_execve, (long)path, (long)o->argv, (long)o->envp));
 }
 
+static long helper_run(struct child *child)
+{
+	const struct order *o = &child->worker->order;
+	long r = CHILD_TRY(STDIO, kernel_close_range(3, LAUNCH_FD_HELPER - 1, 0));
+
+	if (r >= 0)
+		r = CHILD_TRY(STDIO, kernel_close_range(LAUNCH_FD_HELPER + 1, ~0u, 0));
+	if (r < 0)
+		return r;
+	return CHILD_TRY(ARGV0, KERNEL_CALL(SYS_execveat, LAUNCH_FD_HELPER, (long)"", (long)o->argv,
+					    (long)o->envp, AT_EMPTY_PATH));
+}
+
 /* As execvp() searches: what is missing is passed over, what is forbidden is remembered. */
 static long program_search(struct child *child)
 {
@@ -123,6 +136,7 @@ static long priority_drop(struct child *child)
 
 static long program_child(struct child *child)
 {
+	const bool is_helper = child->worker->order.request.flags & LAUNCH_HELPER;
 	const char *home = "/";
 	long r = priority_drop(child);
 
@@ -139,6 +153,8 @@ static long program_child(struct child *child)
 		r = credentials_user(child, &home);
 	if (r >= 0)
 		r = folder_enter(child, home);
+	if (r >= 0 && is_helper)
+		return helper_run(child);
 	if (r >= 0)
 		r = CHILD_TRY(STDIO, kernel_close_range(3, ~0u, 0));
 	if (r < 0)

@@ -279,6 +279,25 @@ static void lost_emptied(struct launch_call *call, const struct launch_reply *re
 	start_failed(run, -EPIPE);
 }
 
+/* The program's arguments, environment and working directory. */
+static void run_strings(struct container_run *run, struct launch_request *request)
+{
+	static const char helper[] = "dsec-file\0/";
+	const struct run_spec *spec = run->spec;
+
+	if (spec->is_helper) {
+		request->flags |= LAUNCH_HELPER;
+		request->argument_count = 1;
+		request->payload_bytes = sizeof helper;
+		run->call.payload = helper;
+		return;
+	}
+	request->argument_count = spec->argument_count;
+	request->environment_count = spec->environment_count;
+	request->payload_bytes = spec->string_bytes;
+	run->call.payload = spec->strings;
+}
+
 /* Ask for the program in run->leaf; or, where a worker was lost with it, for the leaf's end. */
 static void leaf_ask(struct container_run *run)
 {
@@ -299,9 +318,7 @@ static void leaf_ask(struct container_run *run)
 		if (box->box.spec.limits.sched_idle)
 			request->flags |= LAUNCH_SCHED_IDLE;
 		request->pid = box->init.pid;
-		request->argument_count = spec->argument_count;
-		request->environment_count = spec->environment_count;
-		request->payload_bytes = spec->string_bytes;
+		run_strings(run, request);
 		request->descriptor_count = spec->stdin_fd < 0 ? 2 : 3;
 		(void)strncpy(request->user, spec->user ? spec->user : "",
 			      sizeof request->user - 1);
@@ -311,7 +328,6 @@ static void leaf_ask(struct container_run *run)
 			*fds++ = spec->stdin_fd;
 		fds[0] = spec->stdout_fd;
 		fds[1] = spec->stderr_fd;
-		run->call.payload = spec->strings;
 	}
 	request->leaf = run->leaf;
 	team_call(&c->team, &run->call);

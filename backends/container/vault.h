@@ -21,5 +21,6 @@ struct vault {
 int vault_open(struct vault *ret);
 void vault_close(struct vault *vault);
 
-/* PID 1's program: a sealed memfd of mode 0111. */
+/* The programs of PID 1 and of the file helper: sealed memfds of mode 0111. */
 int init_open(int *ret_memfd);
+int helper_open(int *ret_memfd);

@@ -305,6 +305,7 @@ bool worker_start_another(struct harness *h, unsigned worker)
 						  .vault = &h->vault,
 						  .cgroup_fd = h->cgroup_fd,
 						  .init_fd = h->init_fd,
+						  .helper_fd = h->helper_fd,
 						  .proc_fd = h->proc_fd,
 						  .shard = worker,
 						  .fault = h->options.fault };
@@ -350,16 +351,19 @@ static bool image_attach(struct harness *h)
 
 static bool harness_open(struct harness *h, const struct harness_options *options)
 {
-	*h = (struct harness){
-		.options = *options, .vault = { -1, -1, -1 }, .cgroup_fd = -1, .init_fd = -1
-	};
+	*h = (struct harness){ .options = *options,
+			       .vault = { -1, -1, -1 },
+			       .cgroup_fd = -1,
+			       .init_fd = -1,
+			       .helper_fd = -1 };
 	/* The kernel counts processes by uid: another run of these tests has its own. Below 2^31:
 	 * the terminals of Linux 6.12 know no groups beyond. */
 	h->uid_base = 1060000000 + (uint32_t)getpid() % 1000 * (16 * 65536);
 	h->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	h->worker_count = options->workers ? options->workers : 1;
 	if (!expect(h->proc_fd >= 0) || !expect(vault_open(&h->vault) == 0) ||
-	    !expect(init_open(&h->init_fd) == 0) || !cgroup_folder_make(h))
+	    !expect(init_open(&h->init_fd) == 0) || !expect(helper_open(&h->helper_fd) == 0) ||
+	    !cgroup_folder_make(h))
 		return false;
 	for (unsigned i = 0; i < h->worker_count; i++)
 		if (!worker_start_another(h, i))
@@ -434,6 +438,7 @@ static void harness_close(struct harness *h)
 	expect(slots_left(h) == 0);
 	vault_close(&h->vault);
 	cleanup_close(&h->init_fd);
+	cleanup_close(&h->helper_fd);
 	cleanup_close(&h->proc_fd);
 	if (h->cgroup_fd >= 0) {
 		processes_end(h);

@@ -31,7 +31,7 @@ struct harness_options {
 struct harness {
 	struct harness_options options;
 	struct vault vault;
-	int cgroup_fd, init_fd, proc_fd;
+	int cgroup_fd, init_fd, helper_fd, proc_fd;
 	char cgroup_path[128];
 	int channels[HARNESS_WORKERS_MAX];
 	pid_t workers[HARNESS_WORKERS_MAX];
