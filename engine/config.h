@@ -27,6 +27,9 @@ enum {
 	EXEC_INPUT_BYTES_MAX = 768 << 10, /* fits the default arena with all else */
 	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
 	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,
+	FILES_PER_SANDBOX_MAX = 16, /* operations on files under way */
+	FILES_PER_SHARD_MAX = 128,
+	FILE_TIMEOUT_MS_MAX = 3600 * 1000,
 	CLIENT_ARENA_BYTES_MAX = 4 << 20, /* it is the engine's memory: clients_max times this */
 	CREATE_COUNT_MAX = 32768,
 	TTL_S_MAX = 30 * 24 * 3600,

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/base/cleanup.h"
 #include "engine/request.h"
@@ -84,6 +85,14 @@ static void inlet_broke(struct inlet *inlet, int error)
 
 static void inlet_write(struct inlet *inlet);
 
+static void inlet_end(struct inlet *inlet)
+{
+	inlet->ended = true;
+	inlet_close_fd(inlet);
+	if (inlet->closed)
+		inlet->closed(inlet, 0);
+}
+
 static void inlet_wrote(struct io_op *op, int res)
 {
 	struct inlet *inlet = container_of(op, struct inlet, op);
@@ -106,6 +115,8 @@ static void inlet_wrote(struct io_op *op, int res)
 	}
 	free(inlet->chunk);
 	inlet->chunk = NULL;
+	if (inlet->last)
+		inlet_end(inlet);
 	inlet_pump(inlet);
 }
 
@@ -118,14 +129,6 @@ static void inlet_write(struct inlet *inlet)
 }
 
 /* ---- taking ---- */
-
-static void inlet_end(struct inlet *inlet)
-{
-	inlet->ended = true;
-	inlet_close_fd(inlet);
-	if (inlet->closed)
-		inlet->closed(inlet, 0);
-}
 
 /* The first that waits, with no chunk held: what is said to it. */
 static struct status inlet_take(struct inlet *inlet, struct request *request)
@@ -178,6 +181,24 @@ void inlet_add(struct inlet *inlet, struct part *input)
 	*inlet->waiting_last = input;
 	inlet->waiting_last = &input->next;
 	inlet_pump(inlet);
+}
+
+int inlet_feed(struct inlet *inlet, const char *bytes, uint32_t count)
+{
+	if (!count) {
+		inlet_end(inlet);
+		return 0;
+	}
+	inlet->chunk = malloc(count);
+	if (!inlet->chunk)
+		return -ENOMEM;
+	memcpy(inlet->chunk, bytes, count);
+	inlet->at = 0;
+	inlet->bytes = count;
+	inlet->offset += count;
+	inlet->last = true;
+	inlet_write(inlet);
+	return 0;
 }
 
 void inlet_cancel(struct part *input)

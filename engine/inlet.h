@@ -21,8 +21,8 @@ struct inlet {
 	char *chunk;	 /* taken, and being written from `at` on */
 	uint32_t at, bytes;
 	struct part *waiting, **waiting_last;
-	bool writing, ended, stopping;
-	struct status over; /* not OK: what further input is answered with */
+	bool writing, last, ended, stopping; /* last: the chunk is the last one */
+	struct status over;		     /* not OK: what further input is answered with */
 	void *owner;
 	/* May be NULL. All was written and the descriptor closed (0), or a write failed. */
 	void (*closed)(struct inlet *inlet, int error);
@@ -34,6 +34,11 @@ struct inlet {
 void inlet_open(struct inlet *inlet, struct io *io, int fd);
 /* The op's `input` hook: ends `input` now, or when its turn has come. */
 void inlet_add(struct inlet *inlet, struct part *input);
+/*
+ * All there is to be written, where it came with the request: a copy is taken, and then the stream
+ * ends. May call closed() from inside. -ENOMEM.
+ */
+int inlet_feed(struct inlet *inlet, const char *bytes, uint32_t count);
 /*
  * Nothing is written any more, and whoever waits or comes later is answered with `over` (not OK).
  * True: nothing is in flight; else `quiet` will be called. Then inlet_done().

@@ -58,6 +58,7 @@ struct request {
 		struct dsec_wire_exec exec;
 		struct dsec_wire_select select;
 		struct dsec_wire_list list;
+		struct dsec_wire_file file;
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
 };
@@ -123,6 +124,10 @@ void create_part_cancel(struct part *part);
 void destroy_part(struct part *part);
 void exec_part(struct part *part);
 void exec_part_cancel(struct part *part);
+void file_part(struct part *part);
+void file_part_cancel(struct part *part);
+void file_input(struct part *part, struct part *input);
+int file_credit(struct part *part, uint32_t stream, uint64_t consumed);
 void list_part(struct part *part);
 void stats_part(struct part *part);
 void check_part(struct part *part);

@@ -13,6 +13,7 @@
 #include "engine/base/log.h"
 #include "engine/exec.h"
 #include "engine/limits.h"
+#include "engine/file.h"
 #include "engine/shard.h"
 
 #define NS_PER_S 1000000000ull
@@ -105,7 +106,7 @@ static uint64_t sandbox_deadline_ns(const struct sandbox *sandbox)
 
 	if (sandbox->ttl_s)
 		at = sandbox->created_ns + sandbox->ttl_s * NS_PER_S;
-	if (sandbox->idle_ttl_s && !sandbox->exec_count &&
+	if (sandbox->idle_ttl_s && !sandbox->exec_count && !sandbox->file_count &&
 	    sandbox->used_ns + sandbox->idle_ttl_s * NS_PER_S < at)
 		at = sandbox->used_ns + sandbox->idle_ttl_s * NS_PER_S;
 	return at;
@@ -189,11 +190,11 @@ void sandbox_failed(struct sandbox *sandbox)
 	sandbox_free_and_tell(sandbox);
 }
 
-/* When its box is gone, and so are its execs. */
+/* When its box is gone, and so are its execs and operations on files. */
 static void sandbox_try_free(struct sandbox *sandbox)
 {
 	if (sandbox->state != DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
-	    sandbox->usage_readers)
+	    sandbox->files || sandbox->usage_readers)
 		return;
 	sandbox->shard->stats.destroyed++;
 	sandbox_free_and_tell(sandbox);
@@ -202,6 +203,13 @@ static void sandbox_try_free(struct sandbox *sandbox)
 void sandbox_exec_over(struct sandbox *sandbox)
 {
 	sandbox->exec_count--;
+	sandbox_touch(sandbox);
+	sandbox_try_free(sandbox);
+}
+
+void sandbox_file_over(struct sandbox *sandbox)
+{
+	sandbox->file_count--;
 	sandbox_touch(sandbox);
 	sandbox_try_free(sandbox);
 }
@@ -239,6 +247,7 @@ void sandbox_destroy(struct sandbox *sandbox, struct part *waiter)
 	sandbox->state = DSEC_STATE_DESTROYING;
 	timer_clear(&sandbox->shard->timers, &sandbox->expiry);
 	execs_end(sandbox);
+	files_end(sandbox);
 	sandbox->shard->backend->class->box_unwind(sandbox->box);
 }
 

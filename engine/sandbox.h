@@ -15,6 +15,7 @@
 #include "engine/request.h"
 
 struct exec;
+struct file;
 struct shard;
 
 enum {
@@ -59,6 +60,8 @@ struct sandbox {
 	struct timer expiry;
 	struct exec *execs;
 	uint32_t exec_count;
+	struct file *files; /* operations on them */
+	uint32_t file_count;
 	uint64_t exec_next; /* number of the next exec, from 1 */
 	struct gone_waiter *waiters;
 	struct box_usage usage;
@@ -85,7 +88,7 @@ struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id);
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
 /* Legal in every state, any number of times. `waiter` (may be NULL) is told when it is gone. */
 void sandbox_destroy(struct sandbox *sandbox, struct part *waiter);
-/* An exec began or ended: idle time starts anew. */
+/* An exec or an operation on a file began or ended: idle time starts anew. */
 void sandbox_touch(struct sandbox *sandbox);
 /* Its usage was read: it may be freed now. */
 void sandbox_usage_over(struct sandbox *sandbox);

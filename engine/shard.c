@@ -13,6 +13,7 @@
 #include "engine/base/log.h"
 #include "engine/control.h"
 #include "engine/exec.h"
+#include "engine/file.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
@@ -52,7 +53,8 @@ static int shard_fill_pools(struct shard *shard)
 {
 	const struct node *node = shard->node;
 	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 2 +
-			  node->requests_per_shard + shard->config->clients_max + 64;
+			  FILES_PER_SHARD_MAX + node->requests_per_shard +
+			  shard->config->clients_max + 64;
 	int r;
 
 	r = timers_init(&shard->timers, timers);
@@ -63,6 +65,9 @@ static int shard_fill_pools(struct shard *shard)
 	if (r < 0)
 		return r;
 	r = pool_init(&shard->execs, exec_bytes(), share_of(shard, shard->config->execs_max));
+	if (r < 0)
+		return r;
+	r = pool_init(&shard->files, file_bytes(), FILES_PER_SHARD_MAX);
 	if (r < 0)
 		return r;
 	r = pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
@@ -82,7 +87,7 @@ static int shard_open(struct shard *shard)
 		.host = &shard->host,
 		.shard = shard->number,
 		.boxes_max = node->sandboxes_per_shard,
-		.runs_max = node->execs_per_shard,
+		.runs_max = node->execs_per_shard + FILES_PER_SHARD_MAX,
 		.launchers = config->launchers,
 		.slot_uses_max = config->slot_uses_max,
 		.disk_bytes = config->disk_bytes,
@@ -124,6 +129,7 @@ static void shard_close(struct shard *shard)
 	free(shard->records);
 	pool_done(&shard->requests);
 	pool_done(&shard->execs);
+	pool_done(&shard->files);
 	pool_done(&shard->sandboxes);
 	timers_done(&shard->timers);
 }

@@ -60,7 +60,7 @@ struct shard {
 	struct flow_host host;
 	struct flow_stats *flow_stats;
 	struct backend *backend;
-	struct pool sandboxes, execs, requests;
+	struct pool sandboxes, execs, files, requests;
 	struct records *records; /* of requests, by their ids */
 	struct shard_stats stats;
 	struct client *clients;

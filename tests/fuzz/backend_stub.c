@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
 #include "engine/base/cleanup.h"
+#include "guest/protocol.h"
 
 enum { BOXES_MAX = 64, RUNS_MAX = 64, OUTPUT_BYTES_MAX = 600 };
 
@@ -28,7 +30,7 @@ struct stub_run {
 	struct run run;
 	bool taken, killed;
 	enum run_state state;
-	int stdout_fd;
+	int stdout_fd, control_fd; /* control: of a file helper, else -1 */
 };
 
 struct image_wait {
@@ -159,7 +161,7 @@ static struct run *stub_run_new(struct box *box)
 
 		if (run->taken)
 			continue;
-		*run = (struct stub_run){ .taken = true, .stdout_fd = -1 };
+		*run = (struct stub_run){ .taken = true, .stdout_fd = -1, .control_fd = -1 };
 		run->run.box = box;
 		return &run->run;
 	}
@@ -190,7 +192,8 @@ static int stub_run_start(struct run *base, const struct run_spec *spec)
 	struct stub_run *run = run_of(base);
 	struct stub *stub = stub_of(base->box->backend);
 
-	strings_check(spec);
+	if (!spec->is_helper)
+		strings_check(spec);
 	assert(spec->stdout_fd >= 0);
 	assert(spec->stderr_fd >= 0);
 	if (!box_of(base->box)->up)
@@ -199,6 +202,7 @@ static int stub_run_start(struct run *base, const struct run_spec *spec)
 		return -EAGAIN;
 	run->state = RUN_STARTING;
 	run->stdout_fd = dup(spec->stdout_fd);
+	run->control_fd = spec->is_helper ? dup(spec->stderr_fd) : -1;
 	return 0;
 }
 
@@ -210,6 +214,35 @@ static void stub_run_kill(struct run *run)
 
 /* ---- what happens ---- */
 
+static void run_close(struct stub_run *run)
+{
+	(void)close(run->stdout_fd);
+	if (run->control_fd >= 0)
+		(void)close(run->control_fd);
+	run->stdout_fd = run->control_fd = -1;
+}
+
+/* A file helper is a process of its sandbox: it says what it likes. */
+static void helper_says(struct stub *stub, struct stub_run *run)
+{
+	struct {
+		struct guest_row row;
+		char names[16];
+	} row = { { .packet = GUEST_ROW, .size = sizeof row.row, .name_bytes = 4 }, "name" };
+	struct guest_done done = { .packet = GUEST_DONE, .size = sizeof done };
+	struct choices *c = stub->choices;
+
+	for (uint32_t rows = choose(c, 3); rows; rows--)
+		(void)send(run->control_fd, &row, sizeof row.row + 4, MSG_DONTWAIT | MSG_NOSIGNAL);
+	done.error = choose(c, 3);
+	done.step = choose(c, GUEST_STEP_COUNT);
+	for (uint32_t count = choose(c, 4) == 3 ? choose(c, 8) : 0; count; count--)
+		((char *)&done)[choose(c, sizeof done)] = (char)choose_byte(c);
+	if (choose(c, 4) != 3)
+		(void)send(run->control_fd, &done, sizeof done - (choose(c, 8) == 7),
+			   MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static void run_starts(struct stub *stub, struct stub_run *run)
 {
 	int error = run->killed || choose(stub->choices, 4) == 3 ? -EPIPE : 0;
@@ -217,10 +250,8 @@ static void run_starts(struct stub *stub, struct stub_run *run)
 	run->run.program_failed = error && !run->killed && choose(stub->choices, 2);
 	run->run.failed_step = error ? "exec" : NULL;
 	run->state = error ? RUN_ENDED : RUN_RUNNING;
-	if (error) {
-		(void)close(run->stdout_fd);
-		run->stdout_fd = -1;
-	}
+	if (error)
+		run_close(run);
 	run->run.started(&run->run, error);
 }
 
@@ -230,8 +261,9 @@ static void run_ends(struct stub *stub, struct stub_run *run)
 	uint32_t bytes = 256 * choose(stub->choices, 3);
 
 	(void)!write(run->stdout_fd, output, bytes);
-	(void)close(run->stdout_fd);
-	run->stdout_fd = -1;
+	if (run->control_fd >= 0)
+		helper_says(stub, run);
+	run_close(run);
 	run->state = RUN_ENDED;
 	run->run.ended(&run->run, run->killed ? SIGKILL : choose(stub->choices, 2) << 8);
 }

@@ -145,6 +145,27 @@ static struct pack *list_choose(struct play *play)
 	return pack;
 }
 
+static struct pack *file_choose(struct play *play)
+{
+	static const char *const paths[] = { "/a", "a/b", "..", "" };
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->file);
+	struct dsec_wire_file *file = &pack->file;
+
+	file->verb = choose(c, 10);
+	file->flags = choose(c, 4) == 3 ? choose_word(c) % 1024 : choose(c, 2) * DSEC_FILE_INPUT;
+	file->limit = choose(c, 3);
+	file->bytes_max = choose(c, 2) * 100;
+	pack_text(pack, &file->path, paths[choose(c, 4)]);
+	if (file->verb == DSEC_FILE_RENAME || choose(c, 8) == 7)
+		pack_text(pack, &file->to, paths[choose(c, 4)]);
+	if (choose(c, 4) == 3)
+		pack_text(pack, &file->user, "user");
+	if (choose(c, 4) == 3)
+		pack_ref(pack, &file->input, pack->data, choose_byte(c) * 2u % pack->bytes);
+	return pack;
+}
+
 /* Any bytes, none of them too, for any request. */
 static struct pack *input_choose(struct choices *c, struct dsec_ring_request *entry)
 {
@@ -169,6 +190,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = list_choose(play);
 	else if (op == DSEC_OP_DESTROY || op == DSEC_OP_STATS)
 		pack = select_choose(play);
+	else if (op == DSEC_OP_FILE)
+		pack = file_choose(play);
 	else if (op == DSEC_OP_INPUT)
 		pack = input_choose(c, entry);
 	else
@@ -195,9 +218,20 @@ static void request_id_choose(struct choices *c, uint8_t id[16])
 /* Those after the tenth are rarer, so that what was found before them stays what it was. */
 static uint16_t op_choose(struct choices *c)
 {
-	static const uint16_t ops[] = {
-		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, DSEC_OP_INPUT, DSEC_OP_CREDIT, DSEC_OP_ATTACH
-	};
+	static const uint16_t ops[] = { 0,
+					1,
+					2,
+					3,
+					4,
+					5,
+					6,
+					7,
+					8,
+					9,
+					DSEC_OP_INPUT,
+					DSEC_OP_CREDIT,
+					DSEC_OP_ATTACH,
+					DSEC_OP_FILE };
 	uint8_t byte = choose_byte(c);
 
 	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];

@@ -157,7 +157,7 @@ enum dsec_op {
 	 * is less than a window behind. May come twice.
 	 */
 	DSEC_OP_CREDIT = 14,
-	DSEC_OP_FILE = 15,
+	DSEC_OP_FILE = 15, /* payload dsec_wire_file; takes INPUT, sends stream 1 */
 	DSEC_OP_CHANGE = 16,
 	DSEC_OP_PORT = 17,
 	DSEC_OP_COUNT,
@@ -306,6 +306,39 @@ struct dsec_wire_result {
 	uint64_t reserved[3];
 };
 
+struct dsec_wire_file {
+	uint32_t size, verb; /* enum dsec_file_verb */
+	uint32_t flags;	     /* enum dsec_file_flag, those that the verb knows */
+	uint32_t mode;	     /* with DSEC_FILE_MODE */
+	uint32_t limit;	     /* list: of rows; 0: the engine's */
+	uint32_t reserved0;
+	/* to: rename's new name; list: only names after this one. input: write's whole content */
+	struct dsec_wire_ref path, to, user, input;
+	uint64_t offset;    /* read: from there */
+	uint64_t bytes_max; /* of content; 0: all */
+	uint64_t reserved[6];
+};
+
+/* Body of a file operation's ROW: an entry, or with a reason what was left out of an archive. */
+struct dsec_wire_file_row {
+	uint32_t size, type;	/* enum dsec_file_type */
+	uint32_t reason, error; /* enum dsec_file_reason; errno */
+	uint32_t mode, uid, gid, reserved0;
+	uint64_t links, bytes, disk_bytes;
+	int64_t mtime_ns; /* since 1970 */
+	struct dsec_wire_ref name, target;
+	uint64_t reserved[4];
+};
+
+/* Body of a file operation's DONE. */
+struct dsec_wire_file_result {
+	uint32_t size, more; /* more: of a list there are more names */
+	uint64_t bytes;	     /* of content */
+	uint64_t entries;    /* of an archive, a list, a removal */
+	uint64_t left_out;   /* of an archive */
+	uint64_t reserved[4];
+};
+
 struct dsec_wire_list {
 	uint32_t size, limit;
 	struct dsec_wire_ref
@@ -361,6 +394,8 @@ DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);
 DSEC__ASSERT(sizeof(struct dsec_wire_create) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_exec) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_row) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

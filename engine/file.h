@@ -1,0 +1,15 @@
+/*
+ * Operations on files in sandboxes: each is one run of the file helper, which does the work inside.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct sandbox;
+
+/* The sandbox goes: every operation in it ends with it. */
+void files_end(struct sandbox *sandbox);
+/* sandbox.c: an operation is over and freed. */
+void sandbox_file_over(struct sandbox *sandbox);
+/* The size of an operation, for the shard's pool. */
+uint32_t file_bytes(void);
