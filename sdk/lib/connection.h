@@ -23,6 +23,8 @@ enum {
 	KEPT_BYTES_MAX = 256 << 20, /* payloads that may have to be sent again, per connection */
 };
 
+struct pack;
+
 /* Of one stream of a request, in bytes from its beginning. */
 struct consumption {
 	uint64_t received, consumed;
@@ -54,6 +56,7 @@ struct ticket {
 	bool started;		       /* STARTED was told */
 	bool cancelled;		       /* dsec_cancel() was called */
 	uint32_t losses;	       /* connections that went while the engine had it */
+	bool is_stream, is_partial;    /* see submission; a part of its answer came */
 	struct told told;	       /* CREATED and rows */
 	uint32_t window_bytes;	       /* its DATA comes by credit; 0: as the engine likes */
 	struct consumption *streams;
@@ -376,9 +379,16 @@ struct submission {
 	size_t payload_bytes;
 	uint64_t numbers[3], offset;
 	uint32_t window_bytes;
+	bool is_stream;		 /* it takes bytes that cannot be given again: never sent twice */
 	struct capture *capture; /* owned by dsec__submit() */
 	bool internal;		 /* its events are dropped */
 };
+/*
+ * The payload of a request, of its struct and what was packed after it. On failure it is freed, and
+ * the error said.
+ */
+int dsec__pack_end(struct pack *pack, const void *content, size_t bytes,
+		   struct submission *submission);
 /* With the lock. -ENOENT: nothing of that name is under way. */
 int dsec__cancel(struct dsec *d, int64_t ticket);
 int64_t dsec__submit(struct dsec *d, const struct dsec_call *call, struct submission *submission);

@@ -114,6 +114,32 @@ static int row_take(struct event *event, struct payload payload)
 	return labels_take(event, payload, &wire.labels);
 }
 
+static int file_row_take(struct event *event, struct payload payload)
+{
+	struct dsec_file_row *row = &event->body.file_row;
+	struct dsec_wire_file_row wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	*row = (struct dsec_file_row){
+		.size = sizeof(*row),
+		.type = wire.type,
+		.reason = wire.reason,
+		.error = wire.error,
+		.mode = wire.mode,
+		.uid = wire.uid,
+		.gid = wire.gid,
+		.links = wire.links,
+		.bytes = wire.bytes,
+		.disk_bytes = wire.disk_bytes,
+		.mtime_ns = wire.mtime_ns,
+	};
+	r = ref_take(payload, wire.name, &row->name);
+	return r < 0 ? r : ref_take(payload, wire.target, &row->target);
+}
+
 static void output_take(struct event *event, unsigned int which,
 			const struct dsec_wire_output *wire)
 {
@@ -195,6 +221,8 @@ BODY_SAME(dsec_created, dsec_wire_created, memory_bytes);
 BODY_SAME(dsec_created, dsec_wire_created, on_disconnect);
 BODY_SAME(dsec_created, dsec_wire_created, reused);
 BODY_SAME(dsec_created, dsec_wire_created, on_timeout);
+BODY_SAME(dsec_file_result, dsec_wire_file_result, bytes);
+BODY_SAME(dsec_file_result, dsec_wire_file_result, left_out);
 BODY_SAME(dsec_usage, dsec_wire_stats, id);
 BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
@@ -225,6 +253,10 @@ static int body_translate(struct event *event, uint16_t op, struct payload paylo
 		r = result_take(event, payload);
 	else if (op == DSEC_OP_LIST && kind == DSEC_EV_ROW)
 		r = row_take(event, payload);
+	else if (op == DSEC_OP_FILE && kind == DSEC_EV_ROW)
+		r = file_row_take(event, payload);
+	else if (op == DSEC_OP_FILE && kind == DSEC_EV_DONE)
+		r = same_take(&body->file_result, sizeof(body->file_result), payload);
 	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)
 		r = same_take(&body->usage, sizeof(body->usage), payload);
 	else if (op == DSEC_OP_CHECK && kind == DSEC_EV_DONE)

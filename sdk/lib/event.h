@@ -28,6 +28,8 @@ union event_body {
 	struct dsec_usage usage;
 	struct dsec_holdings holdings;
 	struct dsec_caps caps;
+	struct dsec_file_row file_row;
+	struct dsec_file_result file_result;
 };
 
 struct event {

@@ -14,24 +14,6 @@
 /* Of each stream's head and tail, where the caller leaves the amount to the engine. */
 enum { CAPTURE_BYTES_MAX = 64 << 20 };
 
-static int pack_end(struct pack *pack, const void *content, size_t bytes,
-		    struct submission *submission)
-{
-	int r;
-
-	r = dsec__pack_finish(pack, content, bytes);
-	if (r < 0) {
-		free(pack->data);
-		return dsec__fail(r, "request: %s",
-				  r == -EMSGSIZE ? "larger than any may be" :
-				  r == -EINVAL	 ? "a pointer is NULL whose length is not 0" :
-						   "no memory");
-	}
-	submission->payload = pack->data;
-	submission->payload_bytes = pack->bytes;
-	return 0;
-}
-
 static int create_pack(const struct dsec_create_opts *opts, struct submission *submission)
 {
 	struct dsec_wire_create wire = {
@@ -64,7 +46,7 @@ static int create_pack(const struct dsec_create_opts *opts, struct submission *s
 	wire.user = dsec__pack_text(&pack, opts->user);
 	wire.env = dsec__pack_items(&pack, opts->env, opts->env_count);
 	wire.labels = dsec__pack_labels(&pack, opts->labels, opts->label_count);
-	return pack_end(&pack, &wire, sizeof(wire), submission);
+	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 }
 
 int64_t dsec_create(struct dsec *d, const struct dsec_call *call,
@@ -104,7 +86,7 @@ static int select_pack(const struct dsec_select *select, struct submission *subm
 	/* First, as they are aligned. The struct is the wire's. */
 	wire.ids = dsec__pack_bytes(&pack, select->ids, select->count * sizeof(*select->ids));
 	wire.labels = dsec__pack_labels(&pack, select->labels, select->label_count);
-	return pack_end(&pack, &wire, sizeof(wire), submission);
+	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 }
 
 static int64_t select_submit(struct dsec *d, const struct dsec_call *call,
@@ -182,7 +164,7 @@ static int exec_pack(const struct dsec_exec_opts *opts, struct submission *submi
 	wire.cwd = dsec__pack_text(&pack, opts->cwd);
 	wire.user = dsec__pack_text(&pack, opts->user);
 	wire.input = dsec__pack_bytes(&pack, opts->input.data, opts->input.bytes);
-	r = pack_end(&pack, &wire, sizeof(wire), submission);
+	r = dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 	if (r < 0)
 		return r;
 	r = capture_new(opts, submission);
@@ -260,7 +242,7 @@ static int list_pack(const struct dsec_list_opts *opts, struct submission *submi
 	if (opts->after.hi || opts->after.lo)
 		wire.cursor = dsec__pack_bytes(&pack, &opts->after, sizeof(opts->after));
 	wire.labels = dsec__pack_labels(&pack, opts->labels, opts->label_count);
-	return pack_end(&pack, &wire, sizeof(wire), submission);
+	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 }
 
 int64_t dsec_list(struct dsec *d, const struct dsec_call *call, const struct dsec_list_opts *opts)

@@ -133,6 +133,10 @@ void dsec__tickets_recall(struct dsec *d)
 		} else if (ticket->cancelled) {
 			ticket_give_up(d, ticket, -ECONNRESET,
 				       "the engine went before it could be cancelled");
+		} else if (ticket->sent && (ticket->is_stream || ticket->is_partial)) {
+			/* A file may be another by now, and what was written is gone. */
+			ticket_give_up(d, ticket, -ECONNRESET,
+				       "the connection went in the middle of a file");
 		} else if (ticket->losses > LOSSES_MAX) {
 			ticket_give_up(d, ticket, -ECONNRESET,
 				       "the engine went too often while it had this request");

@@ -10,6 +10,7 @@
 
 #include "sdk/lib/connection.h"
 #include "sdk/lib/error.h"
+#include "sdk/lib/pack.h"
 #include "sdk/lib/structs.h"
 
 /* A full ring empties without telling: look again after this long. */
@@ -119,6 +120,7 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 	ticket->request.ticket = (uint64_t)ticket->name;
 	ticket->payload = submission->payload;
 	ticket->window_bytes = submission->window_bytes;
+	ticket->is_stream = submission->is_stream;
 	r = dsec__ticket_send(d, ticket);
 	if (r < 0) {
 		ticket->payload = NULL;
@@ -236,6 +238,24 @@ int64_t dsec__submit(struct dsec *d, const struct dsec_call *call, struct submis
 	free(submission->payload);
 	dsec__capture_free(submission->capture);
 	return result < 0 ? submit_failed(result) : result;
+}
+
+int dsec__pack_end(struct pack *pack, const void *content, size_t bytes,
+		   struct submission *submission)
+{
+	int r;
+
+	r = dsec__pack_finish(pack, content, bytes);
+	if (r < 0) {
+		free(pack->data);
+		return dsec__fail(r, "request: %s",
+				  r == -EMSGSIZE ? "larger than any may be" :
+				  r == -EINVAL	 ? "a pointer is NULL whose length is not 0" :
+						   "no memory");
+	}
+	submission->payload = pack->data;
+	submission->payload_bytes = pack->bytes;
+	return 0;
 }
 
 int dsec__submit_now(struct dsec *d, const struct dsec_call *call, struct submission *submission)

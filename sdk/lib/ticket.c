@@ -175,6 +175,7 @@ static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *
 {
 	int r;
 
+	ticket->is_partial = ticket->op == DSEC_OP_FILE;
 	r = dsec__credit_received(ticket, &event->seen);
 	if (r == 0)
 		r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;

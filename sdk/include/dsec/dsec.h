@@ -1,8 +1,8 @@
 /*
  * dsec.h: sandboxes on one engine, from C11 or C++.
  *
- * What is here: connections, queues, create, destroy, exec with captured output, list, stats and
- * the engine's account of itself. Attaching to a running exec, streams, files, pause, fork, jobs,
+ * What is here: connections, queues, create, destroy, exec with captured output, files, list, stats
+ * and the engine's account of itself. Attaching to a running exec, streams, pause, fork, jobs,
  * policies and function calls are not.
  *
  * Contracts that hold for every function:
@@ -345,6 +345,80 @@ int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id s
  */
 int64_t dsec_input(struct dsec *d, const struct dsec_call *call, int64_t ticket, uint64_t offset,
 		   struct dsec_bytes data);
+
+/*
+ * Files of a sandbox, by paths from its root. All is done by an unprivileged process inside, with
+ * the user's rights: links are followed there, those of proc never, and what is no regular file is
+ * neither read nor written (EMEDIUMTYPE). Names are bytes, none of them 0; a path has at most
+ * 32 KiB. What a file system said is in the status: error ENOENT, EISDIR, ELOOP, ENOSPC ..., step
+ * "file.open", "file.write" and so on.
+ */
+struct dsec_file_opts {
+	uint32_t size, verb;  /* enum dsec_file_verb; 0: that of dsec_read() or dsec_write() */
+	uint32_t flags, mode; /* bits of enum dsec_file_flag; mode: with DSEC_FILE_MODE */
+	struct dsec_bytes path;
+	struct dsec_bytes to;	 /* rename: the new name; list: only names after this one */
+	struct dsec_bytes input; /* write: all of it; data NULL: it follows by dsec_input() */
+	uint64_t offset;	 /* read: from there on */
+	uint64_t bytes_max;	 /* read: so much; write: more is EFBIG; 0: all */
+	const char *user;	 /* NULL: the sandbox's */
+	uint32_t limit;		 /* list: of rows; 0, or more than that: 4096 */
+	uint32_t reserved;	 /* 0 */
+};
+
+/* Body of a DSEC_EV_ROW: an entry; or, with a reason, what was left out of an archive. */
+struct dsec_file_row {
+	uint32_t size, type;	/* enum dsec_file_type */
+	uint32_t reason, error; /* enum dsec_file_reason; errno, where it says why */
+	uint32_t mode, uid, gid, reserved;
+	uint64_t links, bytes, disk_bytes;
+	int64_t mtime_ns; /* since 1970 */
+	struct dsec_bytes name, target;
+};
+
+/* Body of a DSEC_EV_DONE. */
+struct dsec_file_result {
+	uint32_t size, more; /* more: 1: of a list there are more names */
+	uint64_t bytes;	     /* of content */
+	uint64_t entries;    /* of an archive, a list, a removal */
+	uint64_t left_out;   /* of an archive; the first 100 have a row each */
+};
+
+/*
+ * What a regular file holds: DSEC_EV_DATA by credit (see dsec_input()), no more than it had when it
+ * was opened, then DSEC_EV_DONE. With DSEC_FILE_TAR the file or the tree at the path as a tar
+ * archive (pax), named from there; what is no file, folder or link is left out and has a row. Over
+ * a connection that ends in the middle it ends with DSEC_LOST.
+ */
+int64_t dsec_read(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		  const struct dsec_file_opts *opts);
+
+/*
+ * What a regular file is to hold. It takes its place when all is there: with the whole input, or at
+ * the end of what dsec_input() brings; one that is cancelled, that fails, or whose connection ends
+ * before that never appears. An old file's mode and owner stay; a new one has 0644 and the user's
+ * ids; DSEC_FILE_MODE sets it. With DSEC_FILE_APPEND it is added to what is there then.
+ *
+ * With DSEC_FILE_TAR the path is a folder, and the input a tar archive, not compressed, for it.
+ * Each file takes its place when it is whole, the archive as a whole is not undone. Nothing
+ * outside the folder is touched: what leads out of it or over a link, and devices, are left out,
+ * setuid, setgid and sticky bits removed; each such entry has a DSEC_EV_ROW with its name and the
+ * reason.
+ */
+int64_t dsec_write(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		   const struct dsec_file_opts *opts);
+
+/*
+ * DSEC_FILE_STAT	a DSEC_EV_ROW
+ * DSEC_FILE_LIST	a DSEC_EV_ROW per name in a folder, in the order of their bytes. A page:
+ *			result.more says that there are more, and `to` where to go on
+ * DSEC_FILE_MKDIR, DSEC_FILE_REMOVE (a name; a folder that is empty, or DSEC_FILE_RECURSIVE),
+ * DSEC_FILE_RENAME
+ *
+ * then DSEC_EV_DONE. Cancelling one that changes something is DSEC_UNKNOWN, or the result.
+ */
+int64_t dsec_file(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		  const struct dsec_file_opts *opts);
 
 struct dsec_list_opts {
 	uint32_t size, limit;		 /* of rows; 0: all */
