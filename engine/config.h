@@ -28,7 +28,7 @@ enum {
 	EXEC_TIMEOUT_MS_DEFAULT = 600 * 1000,
 	EXEC_TIMEOUT_MS_MAX = 24 * 3600 * 1000,
 	FILES_PER_SANDBOX_MAX = 16, /* operations on files under way */
-	FILES_PER_SHARD_MAX = 128,
+	FILES_PER_SHARD_MAX = 128,  /* no more than execs fit */
 	FILE_TIMEOUT_MS_MAX = 3600 * 1000,
 	CLIENT_ARENA_BYTES_MAX = 4 << 20, /* it is the engine's memory: clients_max times this */
 	CREATE_COUNT_MAX = 32768,

@@ -119,10 +119,13 @@ uint64_t config_descriptors(const struct config *config)
 	 * and their other ends until the launcher has them (bounded by the launchers). */
 	uint64_t clients = (uint64_t)config->clients_max * (2ull + config->shards);
 	uint64_t passing = 3ull * config->shards * config->launchers;
-	/* Per operation on a file two pipes' ends and a socket. */
-	uint64_t files = 3ull * config->shards * FILES_PER_SHARD_MAX;
+	/* Per operation on a file two pipes' ends and a socket; never more of them than execs. */
+	uint64_t files = (uint64_t)config->shards * FILES_PER_SHARD_MAX;
 
-	return own + clients + files + 3ull * config->execs_max + passing;
+	if (files > config->execs_max)
+		files = config->execs_max;
+
+	return own + clients + 3 * files + 3ull * config->execs_max + passing;
 }
 
 static int bound_apply(const struct config *config, const struct bound *b, uint32_t *value)

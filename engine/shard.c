@@ -49,11 +49,19 @@ static uint32_t share_of(const struct shard *shard, uint32_t limit)
 	return limit / shard->config->shards + (shard->number < limit % shard->config->shards);
 }
 
+/* Operations on files: where few execs fit, no more than those. */
+static uint32_t shard_files_max(const struct shard *shard)
+{
+	uint32_t execs = shard->node->execs_per_shard;
+
+	return execs < FILES_PER_SHARD_MAX ? execs : FILES_PER_SHARD_MAX;
+}
+
 static int shard_fill_pools(struct shard *shard)
 {
 	const struct node *node = shard->node;
 	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 2 +
-			  FILES_PER_SHARD_MAX + node->requests_per_shard +
+			  shard_files_max(shard) + node->requests_per_shard +
 			  shard->config->clients_max + 64;
 	int r;
 
@@ -67,7 +75,7 @@ static int shard_fill_pools(struct shard *shard)
 	r = pool_init(&shard->execs, exec_bytes(), share_of(shard, shard->config->execs_max));
 	if (r < 0)
 		return r;
-	r = pool_init(&shard->files, file_bytes(), FILES_PER_SHARD_MAX);
+	r = pool_init(&shard->files, file_bytes(), shard_files_max(shard));
 	if (r < 0)
 		return r;
 	r = pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
@@ -87,7 +95,7 @@ static int shard_open(struct shard *shard)
 		.host = &shard->host,
 		.shard = shard->number,
 		.boxes_max = node->sandboxes_per_shard,
-		.runs_max = node->execs_per_shard + FILES_PER_SHARD_MAX,
+		.runs_max = node->execs_per_shard + shard_files_max(shard),
 		.launchers = config->launchers,
 		.slot_uses_max = config->slot_uses_max,
 		.disk_bytes = config->disk_bytes,
