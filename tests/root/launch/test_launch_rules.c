@@ -114,16 +114,21 @@ static int keyring_look(void *argument)
 	return syscall(SYS_keyctl, 0 /* GET_KEYRING_ID */, -4 /* user's */, 1) < 0;
 }
 
-#define KEYRING_NAME "dsec-test-session"
+/* Of this process alone: whoever joins by a name joins the one that has it. */
+static void keyring_name(char ret_name[48])
+{
+	(void)snprintf(ret_name, 48, "dsec-test-session-%d:", getpid());
+}
 
 /* Credentials that refer to the session keyring of that name. */
 static unsigned keyring_uses(void)
 {
-	char text[65536], *line;
+	char text[65536], name[48], *line;
 	unsigned id, uses = 0;
 
+	keyring_name(name);
 	(void)text_read_at(AT_FDCWD, "/proc/keys", text, sizeof text);
-	line = strstr(text, KEYRING_NAME);
+	line = strstr(text, name);
 	while (line && line > text && line[-1] != '\n')
 		line--;
 	if (!line || sscanf(line, "%x %*s %u", &id, &uses) != 2)
@@ -140,10 +145,13 @@ static bool keyring_uses_become(unsigned wanted)
 
 static void a_worker_leaves_the_engines_session_keyring(struct harness *h)
 {
+	char name[48];
 	unsigned before;
 	pid_t careless;
 
-	expect(syscall(SYS_keyctl, 1 /* JOIN_SESSION_KEYRING */, KEYRING_NAME) >= 0);
+	keyring_name(name);
+	name[strlen(name) - 1] = 0; /* the colon follows it in the list */
+	expect(syscall(SYS_keyctl, 1 /* JOIN_SESSION_KEYRING */, name) >= 0);
 	sleep_ms(100); /* credentials of the last one are freed late */
 	before = keyring_uses();
 	expect(before > 0);
