@@ -77,8 +77,8 @@ struct backend_gauges {
 
 struct box_spec {
 	uint64_t id_hi, id_lo; /* of the sandbox: it stands on what the backend makes for it */
-	uint32_t image;
-	bool is_private; /* network */
+	uint32_t image;	       /* K: from 1, never of another image */
+	bool is_private;       /* network */
 	bool fresh_root;
 	struct box_limits limits;
 	uint64_t disk_bytes, inodes; /* 0: the default */
@@ -154,6 +154,11 @@ struct backend_class {
 	/* `mount_fd` becomes image K on this shard's node; ready() is called with 0 or -errno. */
 	int (*image_attach)(struct backend *b, uint32_t image, int mount_fd, void *owner,
 			    void (*ready)(void *owner, int error));
+	/* Image K goes from this shard's node. ready() follows if 0. */
+	int (*image_detach)(struct backend *b, uint32_t image, void *owner,
+			    void (*ready)(void *owner, int error));
+	/* No box of image K is or will be here: what is pooled of it is given back. */
+	void (*image_forget)(struct backend *b, uint32_t image);
 	void (*gauges)(const struct backend *b, struct backend_gauges *ret);
 	/* Give back what is pooled; empty() is called when nothing is left. No box may live. */
 	void (*drain)(struct backend *b, void (*empty)(void *owner));

@@ -209,7 +209,7 @@ void control_launcher_stuck(struct control *control, struct shard *shard, int pi
 	mail_send(shard->io, control->io, &m->mail);
 }
 
-/* ---- images: one is opened at a time ---- */
+/* ---- for image.c ---- */
 
 struct io *control_io(struct control *control)
 {
@@ -219,31 +219,6 @@ struct io *control_io(struct control *control)
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;
-}
-
-void control_image_queue(struct control *control, struct image_want *want)
-{
-	want->mail.next = NULL;
-	*control->wants_last = &want->mail;
-	control->wants_last = &want->mail.next;
-	control_image_next(control);
-}
-
-void control_image_busy(struct control *control, bool busy)
-{
-	control->image_busy = busy;
-}
-
-void control_image_next(struct control *control)
-{
-	struct mail *mail = control->wants;
-
-	if (control->image_busy || !mail)
-		return;
-	control->wants = mail->next;
-	if (!control->wants)
-		control->wants_last = &control->wants;
-	image_open(control, container_of(mail, struct image_want, mail));
 }
 
 /* ---- clients ---- */
@@ -313,6 +288,7 @@ static void control_stop(struct control *control, const char *why)
 	if (control->stopping)
 		return;
 	control->stopping = true;
+	images_stop(control);
 	log_info("stopping reason=\"%s\"", why);
 	io_cancel(control->io, &control->accept);
 	for (uint32_t i = 0; i < control->node.shard_count; i++)

@@ -11,7 +11,6 @@ struct config;
 struct control;
 struct engine_handover;
 struct image_table;
-struct image_want;
 struct io;
 struct mail;
 struct shard;
@@ -27,11 +26,6 @@ int control_close(struct control *control);
 /* For mail and for image.c. */
 struct io *control_io(struct control *control);
 struct image_table *control_images(struct control *control);
-/* One image is opened at a time; others wait here. */
-void control_image_queue(struct control *control, struct image_want *want);
-void control_image_busy(struct control *control, bool busy);
-void control_image_next(struct control *control);
-void image_open(struct control *control, struct image_want *want); /* image.c */
 
 /* From a shard: it lost a launcher worker and wants another. */
 void control_launcher_lost(struct control *control, struct shard *shard);

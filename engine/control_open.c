@@ -228,7 +228,7 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	control->listen_fd = handover->listen_fd;
 	control->cgroup_fd = handover->cgroup_fd;
 	control->signal_fd = -1;
-	control->wants_last = &control->wants;
+	images_init(&control->images);
 	options.owner = control;
 	node_size(control);
 	r = config->fault ? flow_fault_check(config->fault) : 0;
@@ -269,6 +269,7 @@ static void shards_end(struct control *control)
 
 	if (!control->stopping) {
 		control->stopping = true;
+		images_stop(control);
 		for (uint32_t i = 0; i < node->shard_count; i++)
 			shard_stop(node->shards[i], control->io);
 	}
@@ -281,6 +282,7 @@ static void shards_end(struct control *control)
 	for (uint32_t i = 0; i < node->shard_count; i++)
 		shard_free(node->shards[i]);
 	free(node->shards);
+	images_done(&control->images);
 	control_workers_end(control);
 }
 

@@ -20,8 +20,7 @@ struct control {
 	struct io *io;
 	struct guard *guard;
 	struct image_table images;
-	struct mail *wants, **wants_last; /* images asked for, in order */
-	bool image_busy, stopping;
+	bool stopping;
 	struct worker_pid *workers; /* not reaped yet */
 	struct mail *missing;	    /* lost workers that were not replaced yet */
 	uint32_t shards_stopped, next_shard;

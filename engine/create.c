@@ -24,7 +24,6 @@ enum {
 struct creation {
 	struct part *part;
 	struct image_want image;
-	uint32_t image_index;
 	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
 	uint32_t excess;       /* to be refused */
 	struct status failure; /* of the image: of every one */
@@ -148,6 +147,8 @@ static void creation_end(struct creation *creation, const struct status *status)
 	struct status ok = STATUS_OK;
 
 	part->work = NULL;
+	if (creation->image.image)
+		image_put(part->shard, creation->image.image);
 	free(creation);
 	record_end(part->shard->records, part->request->entry.request_id, status ? status : &ok,
 		   NULL);
@@ -228,13 +229,14 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
 	sandbox->idle_ttl_s = c->idle_ttl_s;
 	sandbox->is_private = c->network == DSEC_NETWORK_PRIVATE;
-	memcpy(sandbox->image, creation->image.name, sizeof sandbox->image);
+	sandbox->image = creation->image.image;
+	image_use(sandbox->shard, sandbox->image);
 	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
 	memcpy(sandbox->user, creation->user, sizeof sandbox->user);
 	sandbox->box->spec = (struct box_spec){
 		.id_hi = sandbox->id.hi,
 		.id_lo = sandbox->id.lo,
-		.image = creation->image_index,
+		.image = sandbox->image->number,
 		.is_private = sandbox->is_private,
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
 		.limits = limits_of(config, c),
@@ -354,8 +356,8 @@ static void image_ready(struct image_want *want, int result)
 			s.blame = DSEC_BLAME_CALLER;
 			s.detail = result == -ENOENT ?
 					   "no such image; see the engine's --images directory" :
-					   "letters, digits and . _ - in parts separated by /";
-		} else if (result == -EMEDIUMTYPE) {
+					   "letters, digits and . _ - : in parts separated by /";
+		} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
 			s.blame = DSEC_BLAME_CALLER;
 			s.detail = "the image's file is not EROFS, or damaged";
 		}
@@ -369,7 +371,6 @@ static void image_ready(struct image_want *want, int result)
 		create_more(creation);
 		return;
 	}
-	creation->image_index = (uint32_t)result;
 	create_more(creation);
 }
 

@@ -1,10 +1,16 @@
 /*
- * Images by name: the node's table, filled on first use. Reading the table needs no lock: entries
- * are only added, by the control thread, and counted after they are complete.
+ * Images by name, mounted on first use. A version of an image (this name, this file) belongs to the
+ * control thread; shards hold it while they use it. It goes when its file was replaced or removed,
+ * or its place is needed, and no shard holds it any more.
+ *
+ *	shard		image_get() ── not held here ──► control: opened, mounted, attached
+ *	control		the file changed ──► shards: give it back when it is out of use
+ *	shard		last use over, slots forgotten ──► control: detached, freed
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine/base/io.h"
@@ -12,21 +18,54 @@
 
 struct config;
 struct control;
+struct image;
+struct image_record;
+struct image_want;
 struct node;
 struct shard;
 
-enum { IMAGE_FILE_NAME_MAX = 128 };
+enum { IMAGE_NAME_MAX = 128 };
 
 /* Which file it was: another one of the same name is another image. */
 struct image_file {
 	uint64_t device, inode, bytes, changed_ns;
 };
 
+/* A shard's part of a version: its mail, out to be given back, then home. */
+struct image_holder {
+	struct mail mail;
+	struct image *image;
+	struct shard *shard; /* NULL: it does not hold it */
+};
+
+/* A version. Made whole by the control thread, then only read, but for what is marked. */
+struct image {
+	char name[IMAGE_NAME_MAX];
+	uint32_t number; /* the backend's: never used again */
+	struct image_file file;
+	struct image_record *record; /* NULL: it has none */
+	uint32_t users;		     /* sandboxes and creates, of all shards; atomic */
+	/* the control thread's */
+	bool is_stale;	  /* found no more: its file is another, or its place is needed */
+	uint32_t held;	  /* by so many shards */
+	struct mail mail; /* to shard 0 and back, when it goes */
+	struct node *node;
+	struct image_holder holders[]; /* one per shard */
+};
+
+/* The control thread's. */
 struct image_table {
-	char names[IMAGES_MAX][IMAGE_FILE_NAME_MAX];
-	bool is_stale[IMAGES_MAX]; /* its file was replaced or removed: no longer found by name */
-	struct image_file files[IMAGES_MAX]; /* the control thread's */
-	uint32_t count;			     /* release/acquire */
+	struct image *images[IMAGES_MAX];
+	uint32_t numbers;		  /* given so far */
+	struct mail *wants, **wants_last; /* one image is opened at a time; others wait here */
+	bool busy, stopping;
+};
+
+/* What a shard holds. */
+struct image_hold {
+	struct image *image;
+	uint32_t users;
+	struct image_holder *back; /* given back when nobody uses it; NULL: it may be found */
 };
 
 /* Somebody who waits for an image. Embedded; lives until ready(). */
@@ -34,16 +73,34 @@ struct image_want {
 	struct mail mail;
 	struct shard *shard;
 	struct node *node;
-	char name[IMAGE_FILE_NAME_MAX];
+	char name[IMAGE_NAME_MAX];
 	int result, mount_fd;
-	uint32_t index;
-	/* index of the image, or -ENOENT, -EINVAL (name), -ENOSPC (IMAGES_MAX), … */
+	struct image *image; /* result 0: used from now on, until image_put() */
+	/* 0, or -ENOENT, -EINVAL (name), -ENOSPC (IMAGES_MAX in use), -EBADMSG (record), … */
 	void (*ready)(struct image_want *want, int result);
 };
 
-/* The index, or -EAGAIN: ready() will be called. */
+/* ---- on a shard ---- */
+
+/* 0: want->image is used; or -EAGAIN: ready() will be called. */
 int image_get(struct image_want *want);
-/* On the control thread, now and then: images whose files were replaced are found no more. */
+/* Once more, and once less. */
+void image_use(struct shard *shard, struct image *image);
+void image_put(struct shard *shard, struct image *image);
+
+/* ---- on the control thread ---- */
+
+void images_init(struct image_table *table);
+/* The shards have ended. */
+void images_done(struct image_table *table);
+/* The engine stops: nothing is detached any more, the vault goes as a whole. */
+void images_stop(struct control *control);
+/* Now and then, and when it is known that a file changed. */
 void images_refresh(struct control *control, const struct config *config);
-/* A name users may write: letters, digits, . _ - and / inside, no part beginning with a dot. */
+/* How many use a name's versions, also those that are found no more. */
+uint32_t images_users(const struct image_table *table, const char *name);
+
+/* A name users may write: letters, digits, . _ - : and / inside, no part beginning with a dot. */
 int image_name_check(const char *name);
+/* Its file. -ENAMETOOLONG. */
+int image_path(const struct config *config, const char *name, char *ret, size_t bytes);

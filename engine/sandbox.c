@@ -51,6 +51,8 @@ void sandbox_free(struct sandbox *sandbox)
 
 	timer_clear(&shard->timers, &sandbox->expiry);
 	shard->backend->class->box_free(sandbox->box);
+	if (sandbox->image)
+		image_put(shard, sandbox->image);
 	free(sandbox->labels.bytes);
 	free(sandbox->env.bytes);
 	pool_put(&shard->sandboxes, sandbox);

@@ -16,12 +16,12 @@
 
 struct exec;
 struct file;
+struct image;
 struct shard;
 
 enum {
 	HOSTNAME_BYTES_MAX = 64,
 	USER_BYTES_MAX = 64,
-	IMAGE_NAME_BYTES_MAX = 128,
 	LABEL_BYTES_MAX = 2048,
 	LABEL_COUNT_MAX = 128, /* keys and values */
 	ENV_BYTES_MAX = 16384,
@@ -67,8 +67,8 @@ struct sandbox {
 	struct box_usage usage;
 	struct usage_reader *usage_readers; /* while it is being read */
 	bool is_private;
-	bool wanted_gone; /* destroy as soon as it is built */
-	char image[IMAGE_NAME_BYTES_MAX];
+	bool wanted_gone;    /* destroy as soon as it is built */
+	struct image *image; /* used until it is freed; NULL: not described yet */
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
 	struct packed labels;	   /* key, value, key, … */

@@ -88,8 +88,8 @@ static uint64_t ns_to_ms(uint64_t ns)
 static void emit_row(struct part *part, const struct sandbox *sandbox)
 {
 	uint64_t now_ns = io_now_ns(part->shard->io);
-	char body[sizeof(struct dsec_wire_row) + IMAGE_NAME_BYTES_MAX + LABEL_BYTES_MAX];
-	uint32_t image_bytes = (uint32_t)strlen(sandbox->image);
+	char body[sizeof(struct dsec_wire_row) + IMAGE_NAME_MAX + LABEL_BYTES_MAX];
+	uint32_t image_bytes = (uint32_t)strlen(sandbox->image->name);
 	struct dsec_wire_row row = {
 		.size = sizeof row,
 		.state = sandbox->state,
@@ -111,7 +111,7 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 				     ns_to_ms(sandbox->expiry.at_ns - now_ns) :
 				     0;
 	memcpy(body, &row, sizeof row);
-	memcpy(body + sizeof row, sandbox->image, image_bytes);
+	memcpy(body + sizeof row, sandbox->image->name, image_bytes);
 	if (sandbox->labels.byte_count)
 		memcpy(body + sizeof row + image_bytes, sandbox->labels.bytes,
 		       sandbox->labels.byte_count);

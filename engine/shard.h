@@ -16,6 +16,7 @@
 #include "engine/base/pool.h"
 #include "engine/base/timer.h"
 #include "engine/config.h"
+#include "engine/image.h"
 
 struct control;
 struct channel;
@@ -61,6 +62,7 @@ struct shard {
 	struct flow_stats *flow_stats;
 	struct backend *backend;
 	struct pool sandboxes, execs, files, requests;
+	struct image_hold images[IMAGES_MAX];
 	struct records *records; /* of requests, by their ids */
 	struct shard_stats stats;
 	struct client *clients;

@@ -111,12 +111,16 @@ void slot_cgroup_gone(struct containers *c, struct slot *slot);
 
 /* prepare.c: make dirty slots clean again and give everything back at the end. */
 void prepare_slots(struct containers *c);
+/* Slots of an image that is going are given back, those of others stay. */
+void prepare_forget(struct backend *b, uint32_t image);
 void prepare_drain(struct containers *c);
 /* A slot whose preparation had not begun may be taken at once. */
 bool prepare_withdraw(struct containers *c, struct slot *slot);
 
 /* open.c */
 int container_image_attach(struct backend *b, uint32_t image, int mount_fd, void *owner,
+			   void (*ready)(void *owner, int error));
+int container_image_detach(struct backend *b, uint32_t image, void *owner,
 			   void (*ready)(void *owner, int error));
 void container_close(struct backend *b);
 

@@ -117,31 +117,57 @@ static void attached(struct launch_call *call, const struct launch_reply *reply)
 		team_call(&a->in->team, call);
 		return;
 	}
-	(void)close(call->fds[0]); /* the vault has its own reference, or the mount goes */
+	if (call->request.op == LAUNCH_ATTACH)
+		(void)close(call->fds[0]); /* the vault has its own reference, or the mount goes */
+	else if (a->tries && error == -ENOENT)
+		error = 0; /* the worker that was lost did it */
 	free(a);
 	ready(owner, error);
+}
+
+static struct attachment *attachment_new(struct containers *c, uint32_t image, enum launch_op op)
+{
+	struct attachment *a = calloc(1, sizeof *a);
+
+	if (!a)
+		return NULL;
+	a->in = c;
+	a->call.request = (struct launch_request){
+		.op = op,
+		.image = image,
+		.limit_ms = SPAWN_LIMIT_MS,
+	};
+	a->call.class = op == LAUNCH_ATTACH ? TEAM_START : TEAM_END;
+	a->call.done = attached;
+	return a;
 }
 
 int container_image_attach(struct backend *b, uint32_t image, int mount_fd, void *owner,
 			   void (*ready)(void *owner, int error))
 {
 	struct containers *c = containers_of(b);
-	struct attachment *a = calloc(1, sizeof *a);
+	struct attachment *a = attachment_new(c, image, LAUNCH_ATTACH);
 
 	if (!a)
 		return -ENOMEM;
-	a->in = c;
 	a->owner = owner;
 	a->ready = ready;
-	a->call.request = (struct launch_request){
-		.op = LAUNCH_ATTACH,
-		.image = image,
-		.limit_ms = SPAWN_LIMIT_MS,
-		.descriptor_count = 1,
-	};
+	a->call.request.descriptor_count = 1;
 	a->call.fds[0] = mount_fd;
-	a->call.class = TEAM_START;
-	a->call.done = attached;
+	team_call(&c->team, &a->call);
+	return 0;
+}
+
+int container_image_detach(struct backend *b, uint32_t image, void *owner,
+			   void (*ready)(void *owner, int error))
+{
+	struct containers *c = containers_of(b);
+	struct attachment *a = attachment_new(c, image, LAUNCH_DETACH);
+
+	if (!a)
+		return -ENOMEM;
+	a->owner = owner;
+	a->ready = ready;
 	team_call(&c->team, &a->call);
 	return 0;
 }

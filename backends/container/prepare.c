@@ -54,7 +54,7 @@ static void prepare_replied(struct launch_call *call, const struct launch_reply 
 		prepare_ask(p, LAUNCH_SWEEP);
 	} else if (call->request.op != LAUNCH_BUILD) {
 		prepare_end(p, SLOT_EMPTY);
-	} else if (reply->error || p->in->drained) {
+	} else if (reply->error || p->in->drained || slot->forgotten) {
 		prepare_ask(p, LAUNCH_DROP);
 	} else {
 		slot_built(&p->in->slots, p->slot, &wish, reply);
@@ -81,7 +81,25 @@ void prepare_slots(struct containers *c)
 	struct preparation *p;
 
 	while ((slot = slot_first(&c->slots, SLOT_DIRTY)) && (p = prepare_begin(c, slot)))
-		prepare_ask(p, LAUNCH_BUILD);
+		prepare_ask(p, slot->forgotten ? LAUNCH_DROP : LAUNCH_BUILD);
+}
+
+/* None is taken: its boxes have gone. What is being built of it is given back when it is there. */
+void prepare_forget(struct backend *b, uint32_t image)
+{
+	struct containers *c = containers_of(b);
+
+	for (uint32_t i = 0; i < c->slots.count; i++) {
+		struct slot *slot = &c->slots.all[i];
+
+		if (slot->image != image || slot->state == SLOT_EMPTY)
+			continue;
+		slot->forgotten = true;
+		if (slot->state == SLOT_CLEAN)
+			slot_move(&c->slots, slot, SLOT_DIRTY);
+	}
+	if (!c->drained)
+		prepare_slots(c);
 }
 
 bool prepare_withdraw(struct containers *c, struct slot *slot)

@@ -143,6 +143,7 @@ void slot_built(const struct slots *slots, struct slot *slot, const struct slot_
 		const struct launch_reply *reply)
 {
 	slot->image = wish->image;
+	slot->forgotten = false;
 	slot->disk_bytes = wish->disk_bytes;
 	slot->inodes = wish->inodes;
 	slot->processes_max = wish->processes_max;

@@ -33,6 +33,7 @@ struct slot {
 	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
 	bool is_private;      /* what the guard was told */
 	bool young;	      /* taken before its baseline's clock tick was over */
+	bool forgotten;	      /* its image goes: it is not made anew */
 	bool suspect;	      /* something went wrong in it */
 	void *user;	      /* the backend's, of a rebuild */
 };

@@ -45,7 +45,7 @@ struct stub {
 	uint32_t boxes_max, runs_max;
 	struct stub_box boxes[BOXES_MAX];
 	struct stub_run runs[RUNS_MAX];
-	struct image_wait image;
+	struct image_wait image, detaching;
 	void *owner;
 	void (*empty)(void *owner);
 };
@@ -309,11 +309,12 @@ static bool run_step(struct stub *stub, struct stub_run *run)
 
 static bool image_step(struct stub *stub)
 {
-	struct image_wait image = stub->image;
+	struct image_wait *at = stub->image.ready ? &stub->image : &stub->detaching;
+	struct image_wait image = *at;
 
 	if (!image.ready)
 		return false;
-	stub->image.ready = NULL;
+	at->ready = NULL;
 	image.ready(image.owner, choose(stub->choices, 8) == 7 ? -EIO : 0);
 	return true;
 }
@@ -378,6 +379,27 @@ static int stub_image_attach(struct backend *backend, uint32_t image, int mount_
 	return 0;
 }
 
+static int stub_image_detach(struct backend *backend, uint32_t image, void *owner,
+			     void (*ready)(void *owner, int error))
+{
+	struct stub *stub = stub_of(backend);
+
+	for (uint32_t i = 0; i < BOXES_MAX; i++)
+		assert(!stub->boxes[i].taken || stub->boxes[i].box.spec.image != image);
+	if (stub->detaching.ready || choose(stub->choices, 16) == 15)
+		return -EBUSY;
+	stub->detaching = (struct image_wait){ owner, ready };
+	return 0;
+}
+
+static void stub_image_forget(struct backend *backend, uint32_t image)
+{
+	struct stub *stub = stub_of(backend);
+
+	for (uint32_t i = 0; i < BOXES_MAX; i++)
+		assert(!stub->boxes[i].taken || stub->boxes[i].box.spec.image != image);
+}
+
 static void stub_gauges(const struct backend *backend, struct backend_gauges *ret)
 {
 	(void)backend;
@@ -415,6 +437,8 @@ static const struct backend_class stub_class = {
 	.box_usage = stub_box_usage,
 	.launcher_add = stub_launcher_add,
 	.image_attach = stub_image_attach,
+	.image_detach = stub_image_detach,
+	.image_forget = stub_image_forget,
 	.gauges = stub_gauges,
 	.drain = stub_drain,
 	.close = stub_close,

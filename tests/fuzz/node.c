@@ -34,8 +34,6 @@ enum { SETTLE_TURNS_MAX = 20000 };
 struct control {
 	struct io *io;
 	struct image_table images;
-	struct mail *wants, **wants_last;
-	bool busy;
 	uint32_t stopped;
 };
 
@@ -49,31 +47,6 @@ struct io *control_io(struct control *control)
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;
-}
-
-void control_image_queue(struct control *control, struct image_want *want)
-{
-	want->mail.next = NULL;
-	*control->wants_last = &want->mail;
-	control->wants_last = &want->mail.next;
-	control_image_next(control);
-}
-
-void control_image_busy(struct control *control, bool busy)
-{
-	control->busy = busy;
-}
-
-void control_image_next(struct control *control)
-{
-	struct mail *mail = control->wants;
-
-	if (control->busy || !mail)
-		return;
-	control->wants = mail->next;
-	if (!control->wants)
-		control->wants_last = &control->wants;
-	image_open(control, container_of(mail, struct image_want, mail));
 }
 
 int backend_image_mount(const char *path, int *ret_mount_fd)
@@ -204,7 +177,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 	};
 	options.world = kernel_world(node->kernel);
 	(void)io_open(&options, &control->io);
-	control->wants_last = &control->wants;
+	images_init(&control->images);
 	node->control = control;
 	node->node = (struct node){
 		.config = &node->config,
@@ -286,9 +259,10 @@ void node_close(struct fuzz_node *node)
 		shard_stop(node->shards[i], node->control->io);
 	node_settle(node);
 	assert(node->control->stopped == FUZZ_SHARDS);
-	assert(!node->control->wants);
+	assert(!node->control->images.wants);
 	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
 		shard_unmake(node->shards[i]);
+	images_done(&node->control->images);
 	io_close(node->control->io);
 	free(node->control);
 	kernel_free(node->kernel);
