@@ -208,8 +208,10 @@ static void box_built(struct box *box, int error)
 	} else {
 		emit_created(part, sandbox);
 		if (part->cancelled &&
-		    (part->request->body.create.flags & DSEC_CREATE_DESTROY_IF_CANCELLED))
+		    (part->request->body.create.flags & DSEC_CREATE_DESTROY_IF_CANCELLED)) {
 			sandbox->wanted_gone = true;
+			sandbox->cause = DSEC_CAUSE_CANCELLED;
+		}
 		sandbox_built(sandbox);
 	}
 	create_one_done(part);
@@ -226,8 +228,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->on_disconnect = c->on_disconnect;
 	sandbox->flags = c->flags;
 	sandbox->on_timeout = DSEC_ON_TIMEOUT_DESTROY;
-	sandbox->ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
-	sandbox->idle_ttl_s = c->idle_ttl_s;
+	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
+	sandbox->lifetime.idle_ttl_s = c->idle_ttl_s;
 	sandbox->is_private = c->network == DSEC_NETWORK_PRIVATE;
 	sandbox->image = creation->image.image;
 	image_use(sandbox->shard, sandbox->image);

@@ -17,6 +17,7 @@
 #include "engine/inlet.h"
 #include "engine/records.h"
 #include "engine/sandbox.h"
+#include "engine/selection.h"
 #include "engine/shard.h"
 
 /* TURNS: all shards, one after the other in order of their numbers. */
@@ -58,6 +59,9 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_LIST] = { "list", TARGET_TURNS, sizeof(struct dsec_wire_list), list_part, NULL },
 	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part,
 			    NULL },
+	[DSEC_OP_CHANGE] = { "change", TARGET_ALL, sizeof(struct dsec_wire_change), change_part,
+			     NULL },
+	[DSEC_OP_INSPECT] = { "inspect", TARGET_SUBJECT, 0, inspect_part, NULL },
 	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, NULL },
 	[DSEC_OP_FILE] = { "file", TARGET_SUBJECT, sizeof(struct dsec_wire_file), file_part,
 			   file_part_cancel, .input = file_input, .credit = file_credit,
@@ -129,6 +133,18 @@ static void check_sum(struct dsec_wire_check *sum, const struct dsec_wire_check 
 	sum->launchers_lost += part->launchers_lost;
 }
 
+/* Some that were named are on no shard. */
+static bool names_are_missing(const struct request *request)
+{
+	uint32_t found = 0;
+
+	if (request->entry.op != DSEC_OP_CHANGE)
+		return false;
+	for (uint32_t i = 0; i < request->part_count; i++)
+		found += request->parts[i].count;
+	return found < selection_names(request);
+}
+
 static void request_last(struct request *request)
 {
 	struct part *part = &request->parts[0];
@@ -150,6 +166,8 @@ static void request_last(struct request *request)
 		status_merge(&e.status, &request->parts[i].status);
 		check_sum(&sum, &request->parts[i].check);
 	}
+	if (!e.status.code && names_are_missing(request))
+		e.status = status_absent();
 	if (request->entry.op == DSEC_OP_CHECK) {
 		e.body = &sum;
 		e.bytes = sizeof sum;

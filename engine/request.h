@@ -57,6 +57,7 @@ struct request {
 		struct dsec_wire_create create;
 		struct dsec_wire_exec exec;
 		struct dsec_wire_select select;
+		struct dsec_wire_change change; /* its select is the one above */
 		struct dsec_wire_list list;
 		struct dsec_wire_file file;
 	} body;
@@ -130,5 +131,7 @@ void file_input(struct part *part, struct part *input);
 int file_credit(struct part *part, uint32_t stream, uint64_t consumed);
 void list_part(struct part *part);
 void stats_part(struct part *part);
+void change_part(struct part *part);
+void inspect_part(struct part *part);
 void check_part(struct part *part);
 void capabilities_part(struct part *part);

@@ -11,12 +11,11 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
+#include "engine/ended.h"
 #include "engine/exec.h"
 #include "engine/limits.h"
 #include "engine/file.h"
 #include "engine/shard.h"
-
-#define NS_PER_S 1000000000ull
 
 static void sandbox_expired(struct timer *timer);
 
@@ -38,6 +37,8 @@ struct sandbox *sandbox_new(struct shard *shard)
 			 pool_index_of(&shard->sandboxes, sandbox);
 	sandbox->shard = shard;
 	sandbox->state = DSEC_STATE_CREATING;
+	sandbox->created_ns = io_now_ns(shard->io); /* until it is built */
+	sandbox->lifetime.used_ns = sandbox->created_ns;
 	sandbox->exec_next = 1;
 	sandbox->box->owner = sandbox;
 	sandbox->expiry.expired = sandbox_expired;
@@ -86,8 +87,8 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : config->disk_bytes,
 		.inodes = spec->inodes ? spec->inodes : config->disk_inodes,
 		.pids_max = limits->pids_max,
-		.ttl_s = sandbox->ttl_s,
-		.idle_ttl_s = sandbox->idle_ttl_s,
+		.ttl_s = sandbox->lifetime.ttl_s,
+		.idle_ttl_s = sandbox->lifetime.idle_ttl_s,
 		.on_disconnect = sandbox->on_disconnect,
 		.unenforced = limits_in_force(limits) & sandbox->shard->node->unenforced,
 		.reused = sandbox->box->reused,
@@ -102,38 +103,48 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 
 /* ---- time ---- */
 
-static uint64_t sandbox_deadline_ns(const struct sandbox *sandbox)
+static bool sandbox_is_busy(const struct sandbox *sandbox)
 {
-	uint64_t at = UINT64_MAX;
-
-	if (sandbox->ttl_s)
-		at = sandbox->created_ns + sandbox->ttl_s * NS_PER_S;
-	if (sandbox->idle_ttl_s && !sandbox->exec_count && !sandbox->file_count &&
-	    sandbox->used_ns + sandbox->idle_ttl_s * NS_PER_S < at)
-		at = sandbox->used_ns + sandbox->idle_ttl_s * NS_PER_S;
-	return at;
+	return sandbox->exec_count || sandbox->file_count;
 }
 
 void sandbox_touch(struct sandbox *sandbox)
 {
+	sandbox->lifetime.used_ns = io_now_ns(sandbox->shard->io);
+	sandbox_reckon(sandbox);
+}
+
+void sandbox_reckon(struct sandbox *sandbox)
+{
 	struct timers *timers = &sandbox->shard->timers;
+	uint32_t cause;
 	uint64_t at;
 
-	sandbox->used_ns = io_now_ns(sandbox->shard->io);
 	if (sandbox->state != DSEC_STATE_RUNNING)
 		return;
-	at = sandbox_deadline_ns(sandbox);
-	if (at == UINT64_MAX)
+	at = lifetime_end_ns(&sandbox->lifetime, sandbox_is_busy(sandbox), &cause);
+	if (at == LIFETIME_NONE)
 		timer_clear(timers, &sandbox->expiry);
 	else if (!timer_is_set(&sandbox->expiry) || sandbox->expiry.at_ns != at)
 		(void)timer_set(timers, &sandbox->expiry, at); /* room for one per sandbox */
 }
 
+uint64_t sandbox_ttl_ms(const struct sandbox *sandbox)
+{
+	uint64_t now_ns = io_now_ns(sandbox->shard->io);
+
+	if (sandbox->state != DSEC_STATE_RUNNING || !timer_is_set(&sandbox->expiry))
+		return UINT64_MAX;
+	return sandbox->expiry.at_ns > now_ns ? (sandbox->expiry.at_ns - now_ns) / 1000000 : 0;
+}
+
 static void sandbox_expired(struct timer *timer)
 {
 	struct sandbox *sandbox = container_of(timer, struct sandbox, expiry);
+	uint32_t cause;
 
-	sandbox_destroy(sandbox, NULL);
+	(void)lifetime_end_ns(&sandbox->lifetime, sandbox_is_busy(sandbox), &cause); /* it is now */
+	sandbox_destroy(sandbox, cause, NULL);
 }
 
 /* ---- the end ---- */
@@ -154,19 +165,20 @@ static void sandbox_died(struct box *box, int status)
 
 	log_warning("sandbox died id=%u.%llx status=0x%x", sandbox->shard->number,
 		    (unsigned long long)sandbox->id.lo, (unsigned int)status);
-	sandbox_destroy(sandbox, NULL);
+	sandbox_destroy(sandbox, DSEC_CAUSE_DIED, NULL);
 }
 
 void sandbox_built(struct sandbox *sandbox)
 {
 	sandbox->state = DSEC_STATE_RUNNING;
 	sandbox->created_ns = io_now_ns(sandbox->shard->io);
+	sandbox->lifetime.ttl_from_ns = sandbox->created_ns;
 	sandbox->box->died = sandbox_died;
 	sandbox->box->gone = sandbox_gone;
 	sandbox->shard->stats.created++;
 	sandbox_touch(sandbox);
 	if (sandbox->wanted_gone)
-		sandbox_destroy(sandbox, NULL);
+		sandbox_destroy(sandbox, sandbox->cause, NULL);
 }
 
 /* Frees it, then tells those who wait for its end. */
@@ -192,12 +204,22 @@ void sandbox_failed(struct sandbox *sandbox)
 	sandbox_free_and_tell(sandbox);
 }
 
+static void sandbox_remember(const struct sandbox *sandbox)
+{
+	const struct ended ended = { .id = sandbox->id,
+				     .at_ns = io_now_ns(sandbox->shard->io),
+				     .cause = sandbox->cause };
+
+	ended_add(sandbox->shard->gone, &ended);
+}
+
 /* When its box is gone, and so are its execs and operations on files. */
 static void sandbox_try_free(struct sandbox *sandbox)
 {
 	if (sandbox->state != DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
 	    sandbox->files || sandbox->usage_readers)
 		return;
+	sandbox_remember(sandbox);
 	sandbox->shard->stats.destroyed++;
 	sandbox_free_and_tell(sandbox);
 }
@@ -236,10 +258,12 @@ static void sandbox_wait(struct sandbox *sandbox, struct part *part)
 	sandbox->waiters = waiter;
 }
 
-void sandbox_destroy(struct sandbox *sandbox, struct part *waiter)
+void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter)
 {
 	if (waiter)
 		sandbox_wait(sandbox, waiter);
+	if (!sandbox->cause)
+		sandbox->cause = cause;
 	if (sandbox->state == DSEC_STATE_CREATING) {
 		sandbox->wanted_gone = true;
 		return;
@@ -273,7 +297,9 @@ static void ending_more(struct mail *mail, void *owner)
 
 		if (!sandbox || !sandbox_is_of(sandbox, shard, ending->client))
 			continue;
-		sandbox_destroy(sandbox, NULL);
+		sandbox_destroy(sandbox,
+				shard->stopping ? DSEC_CAUSE_STOPPED : DSEC_CAUSE_DISCONNECTED,
+				NULL);
 		if (++ended == ENDS_PER_TURN) {
 			shard_send(shard, shard, mail);
 			return;

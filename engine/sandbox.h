@@ -12,6 +12,7 @@
 #include "backends/backend.h"
 #include "dsec/ring.h"
 #include "engine/base/timer.h"
+#include "engine/lifetime.h"
 #include "engine/request.h"
 
 struct exec;
@@ -39,12 +40,6 @@ struct gone_waiter {
 	struct gone_waiter *next;
 };
 
-/* A stats request that waits for what is being read. */
-struct usage_reader {
-	struct part *part;
-	struct usage_reader *next;
-};
-
 struct sandbox {
 	struct shard *shard;
 	struct dsec_wire_id id;
@@ -55,8 +50,9 @@ struct sandbox {
 	uint64_t client;			   /* whose connection created it */
 	uint8_t request_id[16];			   /* of the create */
 	uint32_t on_disconnect, on_timeout, flags; /* enum dsec_create_flag */
-	uint64_t created_ns, used_ns;
-	uint32_t ttl_s, idle_ttl_s; /* 0: none */
+	uint64_t created_ns;
+	struct lifetime lifetime;
+	uint32_t cause; /* enum dsec_cause: why it ends */
 	struct timer expiry;
 	struct exec *execs;
 	uint32_t exec_count;
@@ -65,7 +61,7 @@ struct sandbox {
 	uint64_t exec_next; /* number of the next exec, from 1 */
 	struct gone_waiter *waiters;
 	struct box_usage usage;
-	struct usage_reader *usage_readers; /* while it is being read */
+	struct usage_reader *usage_readers; /* while it is being read, see usage.h */
 	bool is_private;
 	bool wanted_gone;    /* destroy as soon as it is built */
 	struct image *image; /* used until it is freed; NULL: not described yet */
@@ -86,8 +82,15 @@ void sandbox_free(struct sandbox *sandbox);
 struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id);
 /* What is in force. */
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
-/* Legal in every state, any number of times. `waiter` (may be NULL) is told when it is gone. */
-void sandbox_destroy(struct sandbox *sandbox, struct part *waiter);
+/* What is left; UINT64_MAX: it does not end by itself. */
+uint64_t sandbox_ttl_ms(const struct sandbox *sandbox);
+/*
+ * Legal in every state, any number of times; the first cause counts. `waiter` (may be NULL) is told
+ * when it is gone.
+ */
+void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter);
+/* Its lifetime or what counts for it changed: when it ends is reckoned anew. */
+void sandbox_reckon(struct sandbox *sandbox);
 /* An exec or an operation on a file began or ended: idle time starts anew. */
 void sandbox_touch(struct sandbox *sandbox);
 /* Its usage was read: it may be freed now. */

@@ -11,6 +11,7 @@
 #include "engine/sandbox.h"
 #include "engine/selection.h"
 #include "engine/shard.h"
+#include "engine/usage.h"
 
 static struct status field_invalid(const char *table, const char *field)
 {
@@ -34,7 +35,7 @@ static void destroy_more(struct mail *mail, void *owner)
 		sandbox = selection_next(part, &steps);
 		if (!sandbox)
 			break;
-		sandbox_destroy(sandbox, part);
+		sandbox_destroy(sandbox, DSEC_CAUSE_DESTROYED, part);
 	}
 	if (!selection_is_over(part))
 		part_again(part, destroy_more);
@@ -73,7 +74,7 @@ void destroy_part(struct part *part)
 		return;
 	}
 	if (sandbox)
-		sandbox_destroy(sandbox, part);
+		sandbox_destroy(sandbox, DSEC_CAUSE_DESTROYED, part);
 	if (--part->running == 0)
 		part_end(part, NULL, NULL);
 }
@@ -95,8 +96,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 		.state = sandbox->state,
 		.id = sandbox->id,
 		.age_ms = ns_to_ms(now_ns - sandbox->created_ns),
-		.idle_ms = sandbox->exec_count ? 0 : ns_to_ms(now_ns - sandbox->used_ns),
-		.ttl_ms = UINT64_MAX,
+		.idle_ms = sandbox->exec_count ? 0 : ns_to_ms(now_ns - sandbox->lifetime.used_ns),
+		.ttl_ms = sandbox_ttl_ms(sandbox),
 		.execs_running = sandbox->exec_count,
 		.execs_total = sandbox->exec_next - 1,
 		.network = sandbox->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
@@ -106,10 +107,6 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 	};
 	struct emission e = { .kind = DSEC_EV_ROW, .subject = sandbox->id, .body = body };
 
-	if (timer_is_set(&sandbox->expiry))
-		row.ttl_ms = sandbox->expiry.at_ns > now_ns ?
-				     ns_to_ms(sandbox->expiry.at_ns - now_ns) :
-				     0;
 	memcpy(body, &row, sizeof row);
 	memcpy(body + sizeof row, sandbox->image->name, image_bytes);
 	if (sandbox->labels.byte_count)
@@ -246,10 +243,9 @@ enum { STATS_AT_ONCE = 4 };
 
 static void stats_more(struct part *part);
 
-static void usage_done(struct box_usage *usage, int error)
+static void stats_row(struct part *part, struct sandbox *sandbox, const struct box_usage *usage,
+		      int error)
 {
-	struct sandbox *sandbox = usage->owner;
-	struct usage_reader *reader = sandbox->usage_readers, *next;
 	struct dsec_wire_stats body = {
 		.size = sizeof body,
 		.processes = usage->processes,
@@ -264,21 +260,13 @@ static void usage_done(struct box_usage *usage, int error)
 		.kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body, .bytes = sizeof body
 	};
 
-	sandbox->usage_readers = NULL;
 	if (error)
 		e = (struct emission){ .kind = DSEC_EV_ROW,
 				       .subject = sandbox->id,
 				       .status = status_of_errno(error, "stats", "read") };
-	for (struct usage_reader *r = reader; r; r = r->next) {
-		part_emit(r->part, &e);
-		r->part->running--;
-	}
-	sandbox_usage_over(sandbox);
-	for (; reader; reader = next) {
-		next = reader->next;
-		stats_more(reader->part);
-		free(reader);
-	}
+	part_emit(part, &e);
+	part->running--;
+	stats_more(part);
 }
 
 /* One that is being read for somebody already is read for us too. */
@@ -286,29 +274,18 @@ static void stats_read(struct part *part, struct sandbox *sandbox)
 {
 	uint32_t index = pool_index_of(&part->shard->sandboxes, sandbox);
 	uint64_t *seen = (uint64_t *)part->work + index / 64, bit = 1ull << index % 64;
-	struct usage_reader *reader;
+	int r;
 
 	if (sandbox->state != DSEC_STATE_RUNNING || *seen & bit)
 		return;
-	reader = malloc(sizeof *reader);
-	if (!reader) {
-		struct status s = status_of_errno(-ENOMEM, "stats", "read");
+	*seen |= bit;
+	r = usage_read(sandbox, part, stats_row);
+	if (r == -ENOMEM) {
+		struct status s = status_of_errno(r, "stats", "read");
 
 		status_merge(&part->status, &s);
-		return;
 	}
-	*seen |= bit;
-	*reader = (struct usage_reader){ part, sandbox->usage_readers };
-	if (!reader->next) {
-		sandbox->usage.owner = sandbox;
-		sandbox->usage.done = usage_done;
-		if (sandbox->box->backend->class->box_usage(sandbox->box, &sandbox->usage) < 0) {
-			free(reader); /* it ends just now */
-			return;
-		}
-	}
-	sandbox->usage_readers = reader;
-	part->running++;
+	part->running += r == 0; /* -EBUSY: it ends just now */
 }
 
 static void stats_again(struct mail *mail, void *owner)

@@ -71,6 +71,18 @@ static struct sandbox *sandbox_named(const struct part *part, uint32_t place)
 	return sandbox_find(part->shard, id);
 }
 
+bool selection_was_named(const struct part *part)
+{
+	return part->started <= places_of_ids(part);
+}
+
+uint32_t selection_names(const struct request *request)
+{
+	const struct dsec_wire_id *subject = &request->entry.subject;
+
+	return request->body.select.count + (subject->hi || subject->lo);
+}
+
 struct sandbox *selection_next(struct part *part, uint32_t *steps)
 {
 	const struct request *request = part->request;

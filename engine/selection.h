@@ -24,6 +24,10 @@ bool selection_labels_fit(const struct wire *w, const struct dsec_wire_items *la
  * One that is named twice may come twice.
  */
 struct sandbox *selection_next(struct part *part, uint32_t *steps);
+/* Was the one that it returned last named, not only found by its labels. */
+bool selection_was_named(const struct part *part);
+/* How many are named. */
+uint32_t selection_names(const struct request *request);
 bool selection_is_over(const struct part *part);
 /* What comparing a sandbox's labels with these takes of *steps. */
 void selection_count(const struct sandbox *sandbox, const struct dsec_wire_items *labels,

@@ -12,6 +12,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/control.h"
+#include "engine/ended.h"
 #include "engine/exec.h"
 #include "engine/file.h"
 #include "engine/records.h"
@@ -81,6 +82,9 @@ static int shard_fill_pools(struct shard *shard)
 	r = pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
 	if (r < 0)
 		return r;
+	shard->gone = calloc(1, sizeof *shard->gone);
+	if (!shard->gone)
+		return -ENOMEM;
 	shard->records = calloc(1, sizeof *shard->records);
 	return shard->records ? records_init(shard->records, node->epoch, node->epoch_ns) : -ENOMEM;
 }
@@ -135,6 +139,7 @@ static void shard_close(struct shard *shard)
 	if (shard->records)
 		records_done(shard->records);
 	free(shard->records);
+	free(shard->gone);
 	pool_done(&shard->requests);
 	pool_done(&shard->execs);
 	pool_done(&shard->files);

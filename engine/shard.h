@@ -19,6 +19,7 @@
 #include "engine/image.h"
 
 struct control;
+struct ended_list;
 struct channel;
 struct client;
 struct records;
@@ -64,6 +65,7 @@ struct shard {
 	struct pool sandboxes, execs, files, requests;
 	struct image_hold images[IMAGES_MAX];
 	struct records *records; /* of requests, by their ids */
+	struct ended_list *gone; /* sandboxes that ended */
 	struct shard_stats stats;
 	struct client *clients;
 	uint64_t client_sequence;

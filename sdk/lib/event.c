@@ -62,12 +62,13 @@ static int item_take(struct payload payload, size_t *at, size_t end, struct dsec
 }
 
 static int labels_take(struct event *event, struct payload payload,
-		       const struct dsec_wire_items *items)
+		       const struct dsec_wire_items *items, uint32_t *ret_count)
 {
 	size_t at = items->at, end = at + items->bytes;
 	uint32_t count = items->count / 2;
 	int r = 0;
 
+	*ret_count = 0;
 	if (at > payload.bytes || items->bytes > payload.bytes - at)
 		return -EPROTO;
 	/* Each item takes 4 bytes at least: count is bounded by what was received. */
@@ -83,8 +84,7 @@ static int labels_take(struct event *event, struct payload payload,
 		if (r == 0)
 			r = item_take(payload, &at, end, &event->labels[label].value);
 	}
-	event->body.row.labels = event->labels;
-	event->body.row.label_count = count;
+	*ret_count = count;
 	return r;
 }
 
@@ -111,7 +111,33 @@ static int row_take(struct event *event, struct payload payload)
 	r = ref_take(payload, wire.image, &row->image);
 	if (r < 0)
 		return r;
-	return labels_take(event, payload, &wire.labels);
+	r = labels_take(event, payload, &wire.labels, &row->label_count);
+	row->labels = event->labels;
+	return r;
+}
+
+static int inspected_take(struct event *event, struct payload payload)
+{
+	struct dsec_inspected *seen = &event->body.inspected;
+	struct dsec_wire_inspect wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	memcpy(seen, &wire, offsetof(struct dsec_inspected, settings));
+	memcpy(&seen->settings, &wire.settings, sizeof(seen->settings));
+	seen->size = sizeof(*seen);
+	seen->settings.size = sizeof(seen->settings);
+	r = ref_take(payload, wire.image, &seen->image);
+	if (r >= 0)
+		r = ref_take(payload, wire.hostname, &seen->hostname);
+	if (r >= 0)
+		r = ref_take(payload, wire.user, &seen->user);
+	if (r >= 0)
+		r = labels_take(event, payload, &wire.labels, &seen->label_count);
+	seen->labels = event->labels;
+	return r;
 }
 
 static int file_row_take(struct event *event, struct payload payload)
@@ -223,6 +249,10 @@ BODY_SAME(dsec_created, dsec_wire_created, reused);
 BODY_SAME(dsec_created, dsec_wire_created, on_timeout);
 BODY_SAME(dsec_file_result, dsec_wire_file_result, bytes);
 BODY_SAME(dsec_file_result, dsec_wire_file_result, left_out);
+BODY_SAME(dsec_inspected, dsec_wire_inspect, cause);
+BODY_SAME(dsec_inspected, dsec_wire_inspect, execs_running);
+BODY_SAME(dsec_inspected, dsec_wire_inspect, oom_kills);
+BODY_SAME(dsec_inspected, dsec_wire_inspect, settings);
 BODY_SAME(dsec_usage, dsec_wire_stats, id);
 BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
@@ -259,6 +289,8 @@ static int body_translate(struct event *event, uint16_t op, struct payload paylo
 		r = same_take(&body->file_result, sizeof(body->file_result), payload);
 	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)
 		r = same_take(&body->usage, sizeof(body->usage), payload);
+	else if (op == DSEC_OP_INSPECT && kind == DSEC_EV_DONE)
+		r = inspected_take(event, payload);
 	else if (op == DSEC_OP_CHECK && kind == DSEC_EV_DONE)
 		r = same_take(&body->holdings, sizeof(body->holdings), payload);
 	else if (op == DSEC_OP_CAPABILITIES && kind == DSEC_EV_DONE)

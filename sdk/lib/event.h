@@ -26,6 +26,7 @@ union event_body {
 	struct dsec_result result;
 	struct dsec_row row;
 	struct dsec_usage usage;
+	struct dsec_inspected inspected;
 	struct dsec_holdings holdings;
 	struct dsec_caps caps;
 	struct dsec_file_row file_row;

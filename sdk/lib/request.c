@@ -89,6 +89,24 @@ static int select_pack(const struct dsec_select *select, struct submission *subm
 	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 }
 
+static int select_take(const struct dsec_select *select, struct dsec_select *known)
+{
+	int r;
+
+	if (!select)
+		return dsec__fail(-EINVAL, "select: NULL");
+	r = dsec__struct_take(known, sizeof(*known), select, "select");
+	if (r < 0)
+		return r;
+	if (known->reserved)
+		return dsec__fail(-EINVAL, "select: reserved is not 0");
+	if (!known->count && !known->label_count && !known->job.hi && !known->job.lo)
+		return dsec__fail(-EINVAL, "select: names nothing");
+	if (known->count && !known->ids)
+		return dsec__fail(-EINVAL, "select: ids is NULL");
+	return 0;
+}
+
 static int64_t select_submit(struct dsec *d, const struct dsec_call *call,
 			     const struct dsec_select *select, uint16_t op)
 {
@@ -99,20 +117,11 @@ static int64_t select_submit(struct dsec *d, const struct dsec_call *call,
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
+	if (r >= 0)
+		r = select_take(select, &known);
 	if (r < 0)
 		return r;
-	if (!select)
-		return dsec__fail(-EINVAL, "select: NULL");
-	r = dsec__struct_take(&known, sizeof(known), select, "select");
-	if (r < 0)
-		return r;
-	if (known.reserved)
-		return dsec__fail(-EINVAL, "select: reserved is not 0");
 	job = known.job.hi || known.job.lo;
-	if (!known.count && !known.label_count && !job)
-		return dsec__fail(-EINVAL, "select: names nothing");
-	if (known.count && !known.ids)
-		return dsec__fail(-EINVAL, "select: ids is NULL");
 	/* One sandbox needs no payload, and its shard's channel is nearest. */
 	if (known.count == 1 && !known.label_count && !job)
 		submission.subject = known.ids[0];
@@ -262,6 +271,66 @@ int64_t dsec_list(struct dsec *d, const struct dsec_call *call, const struct dse
 	if (known.reserved)
 		return dsec__fail(-EINVAL, "list: reserved is not 0");
 	r = list_pack(&known, &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+static int change_pack(const struct dsec_select *select, const struct dsec_change_opts *opts,
+		       struct submission *submission)
+{
+	struct dsec_wire_change wire = {
+		.select = { .size = sizeof(wire),
+			    .count = select->count,
+			    .job = { select->job.hi, select->job.lo } },
+		.set = opts->set,
+		.ttl_s = opts->ttl_s,
+		.idle_ttl_s = opts->idle_ttl_s,
+		.on_timeout = opts->on_timeout,
+	};
+	struct pack pack;
+
+	dsec__pack_begin(&pack, sizeof(wire));
+	wire.select.ids =
+		dsec__pack_bytes(&pack, select->ids, select->count * sizeof(*select->ids));
+	wire.select.labels = dsec__pack_labels(&pack, select->labels, select->label_count);
+	wire.labels = dsec__pack_labels(&pack, opts->labels, opts->label_count);
+	wire.removed = dsec__pack_items(&pack, opts->removed, opts->removed_count);
+	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
+}
+
+int64_t dsec_change(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select,
+		    const struct dsec_change_opts *opts)
+{
+	struct submission submission = { .op = DSEC_OP_CHANGE };
+	struct dsec_change_opts known;
+	struct dsec_select known_select;
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r >= 0)
+		r = select_take(select, &known_select);
+	if (r < 0)
+		return r;
+	if (!opts)
+		return dsec__fail(-EINVAL, "change: no options");
+	r = dsec__struct_take(&known, sizeof(known), opts, "change");
+	if (r < 0)
+		return r;
+	if (known.reserved)
+		return dsec__fail(-EINVAL, "change: reserved is not 0");
+	if (!known.set)
+		return dsec__fail(-EINVAL, "change: set names no field");
+	r = change_pack(&known_select, &known, &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
+int64_t dsec_inspect(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox)
+{
+	struct submission submission = { .op = DSEC_OP_INSPECT, .subject = sandbox };
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }
 

@@ -165,6 +165,8 @@ static int event_is_news(struct ticket *ticket, const struct event *event)
 		return rows_are_full(ticket) ? 0 : dsec__told_add(&ticket->told, row->id);
 	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_STATS && event->seen.body)
 		return dsec__told_add(&ticket->told, usage->id);
+	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_CHANGE)
+		return dsec__told_add(&ticket->told, event->seen.subject);
 	news = event->seen.kind != DSEC_EV_STARTED || !ticket->started;
 	ticket->started |= event->seen.kind == DSEC_EV_STARTED;
 	return news;

@@ -130,6 +130,26 @@ static struct pack *select_choose(struct play *play)
 	return pack;
 }
 
+static struct pack *change_choose(struct play *play)
+{
+	static const char *const keys[8] = { "a", "b", "", "job", "7", "a", "none", "b" };
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->change);
+	struct dsec_wire_id id = id_choose(play);
+
+	pack->change.select.count = choose(c, 2);
+	pack_ref(pack, &pack->change.select.ids, &id,
+		 pack->change.select.count * (uint32_t)sizeof id);
+	labels_choose(c, pack, &pack->change.select.labels);
+	pack->change.set = choose(c, 16);
+	pack->change.ttl_s = choose(c, 3) * 20;
+	pack->change.idle_ttl_s = choose(c, 3) * 5;
+	pack->change.on_timeout = choose(c, 2);
+	labels_choose(c, pack, &pack->change.labels);
+	items_choose(c, pack, &pack->change.removed, keys);
+	return pack;
+}
+
 static struct pack *list_choose(struct play *play)
 {
 	struct choices *c = &play->choices;
@@ -188,6 +208,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = exec_choose(play);
 	else if (op == DSEC_OP_LIST)
 		pack = list_choose(play);
+	else if (op == DSEC_OP_CHANGE)
+		pack = change_choose(play);
 	else if (op == DSEC_OP_DESTROY || op == DSEC_OP_STATS)
 		pack = select_choose(play);
 	else if (op == DSEC_OP_FILE)
@@ -231,7 +253,9 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_INPUT,
 					DSEC_OP_CREDIT,
 					DSEC_OP_ATTACH,
-					DSEC_OP_FILE };
+					DSEC_OP_FILE,
+					DSEC_OP_CHANGE,
+					DSEC_OP_INSPECT };
 	uint8_t byte = choose_byte(c);
 
 	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];

@@ -21,6 +21,7 @@
 #include "engine/control.h"
 #include "engine/exec.h"
 #include "engine/image.h"
+#include "engine/ended.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
@@ -127,6 +128,8 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	r |= pool_init(&shard->execs, exec_bytes(), FUZZ_EXECS);
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
 	shard->records = records_borrow(number, node->node.epoch);
+	shard->gone = calloc(1, sizeof *shard->gone);
+	assert(shard->gone);
 	r |= io_open(&options, &shard->io);
 	assert(r == 0);
 	shard->host = (struct flow_host){ .io = shard->io, .timers = &shard->timers };
@@ -146,6 +149,7 @@ static void shard_unmake(struct shard *shard)
 	assert(!shard->timers.count);
 	shard->backend->class->close(shard->backend);
 	io_close(shard->io);
+	free(shard->gone);
 	pool_done(&shard->requests);
 	pool_done(&shard->execs);
 	pool_done(&shard->sandboxes);

@@ -452,6 +452,47 @@ struct dsec_usage {
 /* Read now, not remembered. Events: a DSEC_EV_ROW per sandbox, then DSEC_EV_DONE. */
 int64_t dsec_stats(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select);
 
+struct dsec_change_opts {
+	uint32_t size, set;	    /* bits of enum dsec_change_field: only these change */
+	uint32_t ttl_s, idle_ttl_s; /* from now on; 0: the engine's default. 0: none */
+	uint32_t on_timeout;	    /* enum dsec_on_timeout */
+	uint32_t label_count, removed_count;
+	uint32_t reserved;		  /* 0 */
+	const struct dsec_label *labels;  /* each in place of the one with its key; others stay */
+	const struct dsec_bytes *removed; /* keys of labels that go */
+};
+
+/*
+ * Changes all that are selected, or, of what one alone forbids (too many labels), the others.
+ * Events: a DSEC_EV_ROW with the subject of each that was changed, then DSEC_EV_DONE; DSEC_ABSENT:
+ * one that was named is not there.
+ */
+int64_t dsec_change(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select,
+		    const struct dsec_change_opts *opts);
+
+/* Body of an inspect's DSEC_EV_DONE. UINT64_MAX: not measured on this host. */
+struct dsec_inspected {
+	uint32_t size, state; /* enum dsec_state */
+	struct dsec_id id;
+	uint32_t cause, processes;	  /* enum dsec_cause */
+	uint64_t age_ms, idle_ms, ttl_ms; /* ttl_ms: what is left; UINT64_MAX: none */
+	uint64_t ended_ms;		  /* how long ago, with DSEC_STATE_ENDED */
+	uint64_t execs_running, execs_total;
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes;
+	uint64_t oom_kills; /* processes that its memory limit ended */
+	struct dsec_created settings;
+	struct dsec_bytes image, hostname, user;
+	const struct dsec_label *labels;
+	uint32_t label_count, reserved;
+};
+
+/*
+ * One sandbox as it is now: its settings in force, what it uses, what runs in it; and of one that
+ * is gone, why, for ten minutes at least as long as the engine lives and no more than 4096 others
+ * of its shard ended since. Then DSEC_ABSENT.
+ */
+int64_t dsec_inspect(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox);
+
 /* Body of a check's DSEC_EV_DONE: the engine's own account of what it holds. */
 struct dsec_holdings {
 	uint32_t size, clients;

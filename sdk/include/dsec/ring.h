@@ -157,9 +157,10 @@ enum dsec_op {
 	 * is less than a window behind. May come twice.
 	 */
 	DSEC_OP_CREDIT = 14,
-	DSEC_OP_FILE = 15, /* payload dsec_wire_file; takes INPUT, sends stream 1 */
-	DSEC_OP_CHANGE = 16,
+	DSEC_OP_FILE = 15,   /* payload dsec_wire_file; takes INPUT, sends stream 1 */
+	DSEC_OP_CHANGE = 16, /* payload dsec_wire_change */
 	DSEC_OP_PORT = 17,
+	DSEC_OP_INSPECT = 18, /* subject */
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */
@@ -276,6 +277,16 @@ struct dsec_wire_select {
 	uint64_t reserved[4];
 };
 
+/* A ROW with the subject for each that was changed. */
+struct dsec_wire_change {
+	struct dsec_wire_select select; /* its size is this struct's */
+	uint32_t set;			/* enum dsec_change_field */
+	uint32_t ttl_s, idle_ttl_s, on_timeout;
+	struct dsec_wire_items labels; /* key, value, key, value … in place of those of the key */
+	struct dsec_wire_items removed; /* keys; those that are not there are fine */
+	uint64_t reserved[4];
+};
+
 enum { DSEC_EXEC_FLAGS_KNOWN = 3 }; /* of enum dsec_exec_flag */
 
 struct dsec_wire_exec {
@@ -367,6 +378,24 @@ struct dsec_wire_stats {
 	uint64_t reserved[4];
 };
 
+/*
+ * Body of INSPECT's DONE. Values are read when asked; UINT64_MAX: not measured on this host. Of one
+ * that ended: id, state, cause, ended_ms.
+ */
+struct dsec_wire_inspect {
+	uint32_t size, state; /* enum dsec_state */
+	struct dsec_wire_id id;
+	uint32_t cause, processes; /* enum dsec_cause */
+	uint64_t age_ms, idle_ms, ttl_ms;
+	uint64_t ended_ms; /* ago */
+	uint64_t execs_running, execs_total;
+	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes, oom_kills;
+	struct dsec_wire_created settings;
+	struct dsec_wire_ref image, hostname, user;
+	struct dsec_wire_items labels;
+	uint64_t reserved[5];
+};
+
 /* Body of CAPABILITIES' DONE. */
 struct dsec_wire_caps {
 	uint32_t size, shards;
@@ -396,6 +425,8 @@ DSEC__ASSERT(sizeof(struct dsec_wire_exec) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_change) == 160);
+DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 304);
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

@@ -65,6 +65,29 @@ enum dsec_state {
 	DSEC_STATE_CREATING = 1,
 	DSEC_STATE_RUNNING = 2,
 	DSEC_STATE_DESTROYING = 3,
+	DSEC_STATE_QUARANTINED = 4, /* it was to go, and its processes do not die: tried again */
+	DSEC_STATE_ENDED = 5,	    /* only when inspected: gone, and still remembered */
+};
+
+/* Why a sandbox ended, or is about to. Unknown values: as DSEC_CAUSE_NONE. */
+enum dsec_cause {
+	DSEC_CAUSE_NONE = 0,
+	DSEC_CAUSE_DESTROYED = 1, /* as asked */
+	DSEC_CAUSE_TTL = 2,
+	DSEC_CAUSE_IDLE_TTL = 3,
+	DSEC_CAUSE_DISCONNECTED = 4, /* with its connection */
+	DSEC_CAUSE_DIED = 5,	     /* its PID 1 was killed */
+	DSEC_CAUSE_OOM = 6,	     /* its PID 1 was killed for memory */
+	DSEC_CAUSE_STOPPED = 7,	     /* with the engine */
+	DSEC_CAUSE_CANCELLED = 8,    /* its create was, see DESTROY_IF_CANCELLED */
+};
+
+/* dsec_change(): which fields; unknown bits are refused. */
+enum dsec_change_field {
+	DSEC_CHANGE_TTL = 1,
+	DSEC_CHANGE_IDLE_TTL = 2,
+	DSEC_CHANGE_ON_TIMEOUT = 4,
+	DSEC_CHANGE_LABELS = 8,
 };
 
 enum dsec_create_flag {

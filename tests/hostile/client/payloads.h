@@ -19,6 +19,7 @@ struct pack {
 		struct dsec_wire_exec exec;
 		struct dsec_wire_select select;
 		struct dsec_wire_list list;
+		struct dsec_wire_change change;
 		struct dsec_wire_file file;
 		uint32_t size;
 	};
