@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/ended.h"
+#include "engine/image.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
@@ -13,7 +14,7 @@
 
 struct answer {
 	struct dsec_wire_inspect body;
-	char texts[IMAGE_NAME_BYTES_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX + LABEL_BYTES_MAX];
+	char texts[IMAGE_NAME_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX + LABEL_BYTES_MAX];
 	uint32_t bytes;
 };
 
@@ -45,7 +46,9 @@ static void answer_describe(struct answer *answer, const struct sandbox *sandbox
 		.settings = sandbox_settings(sandbox),
 	};
 	answer->bytes = sizeof answer->body;
-	answer->body.image = answer_add(answer, sandbox->image, (uint32_t)strlen(sandbox->image));
+	if (sandbox->image)
+		answer->body.image = answer_add(answer, sandbox->image->name,
+						(uint32_t)strlen(sandbox->image->name));
 	answer->body.hostname =
 		answer_add(answer, sandbox->hostname, (uint32_t)strlen(sandbox->hostname));
 	answer->body.user = answer_add(answer, sandbox->user, (uint32_t)strlen(sandbox->user));
