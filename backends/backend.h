@@ -98,6 +98,14 @@ struct box {
 	const char *failed_step;
 };
 
+/* setrlimit(2) of one program. UINT64_MAX: none. */
+struct run_limit {
+	uint32_t resource, reserved; /* as Linux counts them; 0 */
+	uint64_t soft, hard;	     /* soft is not above hard */
+};
+
+enum { RUN_LIMITS_MAX = 16 };
+
 struct run_spec {
 	const char *strings; /* argv, env, cwd: packed, each ends with NUL; lives until started() */
 	uint32_t string_bytes, argument_count, environment_count;
@@ -106,6 +114,11 @@ struct run_spec {
 	bool is_helper;
 	int stdin_fd; /* -1: /dev/null */
 	int stdout_fd, stderr_fd;
+	/* A terminal instead of the three: see run.tty_fd. 0 rows or columns: unknown. */
+	bool has_tty;
+	uint16_t rows, columns;
+	const struct run_limit *limits; /* lives until started() */
+	uint32_t limit_count;
 };
 
 struct run {
@@ -120,12 +133,24 @@ struct run {
 	/* The main process was reaped (wait status) and, after run_kill(), its leaf is empty. */
 	void (*ended)(struct run *run, int status);
 	const char *failed_step;
-	bool program_failed;	     /* the error is the guest's: argv0, cwd, user */
+	int tty_fd;	       /* with has_tty, in started(): the master, for the owner to take */
+	uint32_t failed_limit; /* where the step is "limit": the resource, above what is here */
+	bool program_failed;   /* the error is the guest's: argv0, cwd, user, tty */
 	uint64_t cpu_us, peak_bytes; /* ended: of the main process and what it waited for */
 	bool box_died;		     /* ended: PID 1 had died by then, and takes everything along */
 	/* ended: by the memory limit, as was everything else in the box but PID 1 */
 	bool oom;
 	uint64_t box_peak_bytes; /* with oom: of the box; UINT64_MAX: unknown */
+};
+
+/* Something asked of a run that has started. Copied; `done` follows, also after run_free(). */
+struct run_ask {
+	int signal;		/* to every process of its leaf; 0: none, the size below instead */
+	int tty_fd;		/* a master; duplicated */
+	uint16_t rows, columns; /* for it */
+	void *owner;
+	/* -ESRCH: nobody lives there; -EAGAIN: new processes kept coming, not all got it */
+	void (*done)(void *owner, int error);
 };
 
 struct box_usage {
@@ -148,6 +173,9 @@ struct backend_class {
 	void (*run_free)(struct run *run);
 	int (*run_start)(struct run *run, const struct run_spec *spec); /* started() follows if 0 */
 	void (*run_kill)(struct run *run); /* started: every process of its leaf; ended() follows */
+	/* To the main process, at once; -ESRCH: it has ended. */
+	int (*run_signal)(struct run *run, int signal);
+	int (*run_ask)(struct run *run, const struct run_ask *ask); /* done() follows if 0 */
 	/* done() follows if 0. One at a time per box: -EBUSY. `usage` lives until then. */
 	int (*box_usage)(struct box *box, struct box_usage *usage);
 	void (*launcher_add)(struct backend *b, int channel_fd, int pid);

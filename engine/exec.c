@@ -310,6 +310,7 @@ static void exec_free(struct exec *exec)
 		sandbox->box->backend->class->run_free(exec->run);
 	free(exec->input_copy);
 	free((void *)exec->spec.strings);
+	free(exec->limits);
 	pool_put(&shard->execs, exec);
 	sandbox_exec_over(sandbox);
 }
@@ -356,11 +357,13 @@ static struct status exec_prepare(struct exec *exec, const struct request *reque
 {
 	const struct dsec_wire_exec *wish = &request->body.exec;
 	const struct wire *w = &request->payload;
+	struct status s;
 	int r;
 
 	if (wish->flags & ~(uint32_t)(DSEC_EXEC_CAPTURE | DSEC_EXEC_MERGE))
 		return exec_invalid("flags", -EINVAL);
-	if (wish->reserved0 || !wire_is_zero(wish->reserved, sizeof wish->reserved))
+	if (wish->reserved0 || wish->reserved1 ||
+	    !wire_is_zero(wish->reserved, sizeof wish->reserved))
 		return exec_invalid("reserved", -EINVAL);
 	if (wish->timeout_ms > EXEC_TIMEOUT_MS_MAX)
 		return exec_invalid("timeout", -ERANGE);
@@ -386,7 +389,8 @@ static struct status exec_prepare(struct exec *exec, const struct request *reque
 			     kept(wish->tail_bytes));
 	if (!*exec->user)
 		memcpy(exec->user, exec->sandbox->user, sizeof exec->user);
-	return exec_strings(exec->sandbox, request, exec->user, &exec->spec);
+	s = exec_strings(exec->sandbox, request, exec->user, &exec->spec);
+	return s.code ? s : exec_limits(exec, request);
 }
 
 static struct exec *exec_new(struct sandbox *sandbox, struct part *part)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "engine/records.h"
@@ -87,7 +88,10 @@ static bool result_of_failure(const struct exec *exec, int error, struct dsec_wi
 					       .detail = "it ended before the program started" };
 		return false;
 	}
-	if (exec->failed_step)
+	if (exec->run && exec->failed_step && error == -EPERM &&
+	    !strcmp(exec->failed_step, "limit"))
+		*ret_status = exec_limit_refusal(exec);
+	else if (exec->failed_step)
 		*ret_status = status_of_errno(error, "container", exec->failed_step);
 	else
 		*ret_status = status_of_errno(error, "exec", exec->flow.failed_step);

@@ -15,6 +15,7 @@
 
 struct exec;
 struct part;
+struct request;
 struct record;
 
 struct stream {
@@ -33,6 +34,7 @@ struct exec {
 	struct part *part; /* NULL: its request was cancelled, it goes on unheard */
 	struct run *run;
 	struct run_spec spec;
+	struct run_limit *limits; /* the spec's */
 	uint64_t number, begun_ns, ended_ns;
 	struct stream streams[2];
 	int child_fds[3];
@@ -50,6 +52,12 @@ struct exec {
 	const char *failed_step;
 };
 
+/* The request's rlimits into exec->spec. */
+struct status exec_limits(struct exec *exec, const struct request *request);
+/* A limit that this host does not give, by its name: run->failed_limit. */
+struct status exec_limit_refusal(const struct exec *exec);
+/* The exec of that number, if it has not ended; else the status that says so. */
+struct status exec_find(struct sandbox *sandbox, uint64_t number, struct exec **ret);
 /* To its request, if that still listens, and to the record. error: of its flow. */
 void exec_report(struct exec *exec, int error);
 /* The same request again: its result as recorded, without the output, or why there is none. */

@@ -129,6 +129,8 @@ void file_part(struct part *part);
 void file_part_cancel(struct part *part);
 void file_input(struct part *part, struct part *input);
 int file_credit(struct part *part, uint32_t stream, uint64_t consumed);
+void signal_part(struct part *part);
+void resize_part(struct part *part);
 void list_part(struct part *part);
 void stats_part(struct part *part);
 void change_part(struct part *part);

@@ -337,9 +337,15 @@ bool child_is_ending(const struct child *child)
 	return !at || sscanf(at, ") %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || flags & EXITING;
 }
 
-void child_kill(struct child *child)
+int child_signal(struct child *child, int signal)
 {
 	/* Not reaped, so the pid is its own. */
-	if (child_is_running(child))
-		(void)kill(child->pid, SIGKILL); /* it may have died just now: a zombie, no error */
+	if (!child_is_running(child) || kill(child->pid, signal) < 0)
+		return -ESRCH;
+	return 0;
+}
+
+void child_kill(struct child *child)
+{
+	(void)child_signal(child, SIGKILL); /* it may have died just now: a zombie, no error */
 }

@@ -82,5 +82,7 @@ bool child_has_died(const struct child *child, int *ret_status);
  * told before everything that it takes along was reaped.
  */
 bool child_is_ending(const struct child *child);
-/* SIGKILL; only while watched, hence never to a pid that was reaped. */
+/* Only while watched, hence never to a pid that was reaped. -ESRCH: it has ended. */
+int child_signal(struct child *child, int signal);
+/* SIGKILL. */
 void child_kill(struct child *child);

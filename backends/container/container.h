@@ -49,6 +49,7 @@ struct container_run {
 	struct launch_call call, kill_call, oom_call;
 	struct child main;
 	const struct run_spec *spec;
+	struct launch_limit limits[RUN_LIMITS_MAX];
 	uint32_t leaf;
 	bool lost, kill_wanted, emptied, ended, oom_asked;
 	int status;
@@ -129,3 +130,8 @@ struct run *container_run_new(struct box *box);
 void container_run_free(struct run *run);
 int container_run_start(struct run *run, const struct run_spec *spec);
 void container_run_kill(struct run *run);
+struct container_run *container_run_of(struct run *run);
+
+/* run_ask.c */
+int container_run_signal(struct run *run, int signal);
+int container_run_ask(struct run *run, const struct run_ask *ask);

@@ -15,6 +15,7 @@
 #include "backends/container/kernel.h"
 #include "backends/container/passwd.h"
 #include "backends/container/spawn.h"
+#include "backends/container/tty.h"
 #include "backends/container/worker.h"
 
 #define CAP(name) (1u << CAP_##name)
@@ -54,8 +55,11 @@ long credentials_root(struct child *child)
 
 static long user_become(struct child *child, const struct passwd_entry *entry)
 {
+	const bool has_tty = child->worker->order.request.flags & LAUNCH_TTY;
 	long r = CHILD_TRY(CREDENTIALS, KERNEL_CALL(SYS_setgroups, 0, 0));
 
+	if (r >= 0 && has_tty && entry->uid != 0)
+		r = tty_pass(child, entry->uid);
 	if (r >= 0)
 		r = ids_set(child, entry->uid, entry->gid);
 	if (r >= 0 && entry->uid != 0)

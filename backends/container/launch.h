@@ -51,6 +51,8 @@ enum launch_op {
 	LAUNCH_NETWORK_DROP,  /* it goes; replies with a witness of its end, see network.c */
 	LAUNCH_PORT_LOOK,     /* ECONNREFUSED: nothing listens on `port` of its loopback */
 	LAUNCH_PORT_CONNECT,  /* replies with a socket that is connected, or about to be */
+	LAUNCH_SIGNAL,	      /* `signal` to every process of leaf */
+	LAUNCH_RESIZE,	      /* descriptor: the master of a terminal; gets `rows` and `columns` */
 	LAUNCH_OP_COUNT,
 };
 
@@ -66,6 +68,11 @@ enum launch_flag {
 	LAUNCH_OOM = 256,     /* memory is limited: count what the limit killed */
 	LAUNCH_SCHED_IDLE = 512, /* LAUNCH_EXEC: under SCHED_IDLE, and it stays so */
 	LAUNCH_HELPER = 1024,	 /* LAUNCH_EXEC: the program is the file helper */
+	/*
+	 * LAUNCH_EXEC: 0, 1 and 2 are a new terminal of the slot's devpts, the child's controlling
+	 * one. No descriptors come along; the reply carries the master, and a failure none.
+	 */
+	LAUNCH_TTY = 2048,
 };
 
 /*
@@ -101,6 +108,9 @@ enum launch_step {
 	LAUNCH_STEP_WAIT,  /* the child did not reach its program in time and was killed */
 	LAUNCH_STEP_KILL,
 	LAUNCH_STEP_PORT,
+	LAUNCH_STEP_TTY,    /* EDQUOT, ENODEV: the sandbox filled or hid its /dev/pts */
+	LAUNCH_STEP_LIMIT,  /* reply.limit is above its hard limit: EPERM */
+	LAUNCH_STEP_SIGNAL, /* EAGAIN: new processes kept coming */
 	LAUNCH_STEP_COUNT,
 };
 
@@ -111,6 +121,9 @@ enum {
 	LAUNCH_USER_BYTES_MAX = 64,
 	LAUNCH_HOSTNAME_BYTES_MAX = 64,
 	LAUNCH_ARGUMENTS_MAX = 4096, /* argv and env together */
+	LAUNCH_LIMITS_MAX = 16,	     /* as many as there are resources */
+	/* Terminals of a slot at once. All slots share kernel.pty.max, so each has but a few. */
+	LAUNCH_PTYS_MAX = 64,
 };
 
 /*
@@ -118,6 +131,12 @@ enum {
  * cgroups are pooled and cannot be renamed. It stays until the next sandbox of the slot.
  */
 #define LAUNCH_SANDBOX_XATTR "trusted.dsec.sandbox"
+
+/* A resource limit of one program: setrlimit(2). UINT64_MAX: none. */
+struct launch_limit {
+	uint32_t resource, reserved;
+	uint64_t soft, hard;
+};
 
 struct launch_request {
 	uint64_t tag; /* echoed */
@@ -140,6 +159,10 @@ struct launch_request {
 	uint32_t descriptor_count;	 /* by SCM_RIGHTS in the same packet */
 	uint32_t network;		 /* N, unique in the engine */
 	uint32_t port;
+	uint32_t limit_count; /* launch_limits at the start of the payload */
+	int32_t signal; /* LAUNCH_SIGNAL; 0: only thaw what a lost worker may have left frozen */
+	uint16_t rows, columns; /* LAUNCH_RESIZE, LAUNCH_TTY; 0: unknown, as there */
+	uint32_t reserved;
 	/*
 	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
 	 * asks none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a
@@ -147,7 +170,7 @@ struct launch_request {
 	 */
 	char user[LAUNCH_USER_BYTES_MAX];
 	char hostname[LAUNCH_HOSTNAME_BYTES_MAX]; /* LAUNCH_SPAWN */
-	/* payload: argv, env, then the working directory as one more string ("" = home) */
+	/* payload: limits, argv, env, the working directory as one more string ("" = home) */
 };
 
 /* How an untouched upper looks: compared by slot_untouched(). */
@@ -164,10 +187,10 @@ struct launch_reply {
 	int32_t pid;	/* LAUNCH_SPAWN, LAUNCH_EXEC: the new child of the engine, also on error */
 			/* when one exists that must be reaped; 0: none */
 	uint32_t flags; /* LAUNCH_REUSED */
-	uint32_t leaf_left; /* processes left in a LAUNCH_LEAF_USED leaf: error EBUSY */
-	uint32_t processes;
+	uint32_t leaf_left;	   /* processes left in a LAUNCH_LEAF_USED leaf: error EBUSY */
+	uint32_t processes;	   /* LAUNCH_SIGNAL: how many got it */
 	uint32_t descriptor_count; /* 0 or 1, by SCM_RIGHTS in the same packet */
-	uint32_t reserved;
+	uint32_t limit;		   /* with LAUNCH_STEP_LIMIT: the resource */
 	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
 	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
 	/*
@@ -180,5 +203,5 @@ struct launch_reply {
 	uint64_t oom_kills;
 };
 
-_Static_assert(sizeof(struct launch_request) == 160 + 128, "no padding");
+_Static_assert(sizeof(struct launch_request) == 176 + 128, "no padding");
 _Static_assert(sizeof(struct launch_reply) == 128, "no padding");

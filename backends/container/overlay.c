@@ -224,11 +224,11 @@ static long devpts_place(struct worker *w, int root_fd)
 /* In the new root; the image says where, but may not lead elsewhere. */
 static long devpts_make(struct worker *w, int root_fd)
 {
-	char gid[16];
+	char gid[16], most[16];
 	const struct option options[] = { { "gid", gid },
 					  { "mode", "0620" },
 					  { "ptmxmode", "0666" },
-					  { "max", "256" },
+					  { "max", most },
 					  { NULL, NULL } };
 	const struct filesystem devpts = { "devpts", options,
 					   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC |
@@ -237,6 +237,7 @@ static long devpts_make(struct worker *w, int root_fd)
 	long r, mount_fd, place;
 
 	(void)snprintf(gid, sizeof gid, "%u", w->order.request.uid_base + 5); /* group tty */
+	(void)snprintf(most, sizeof most, "%d", LAUNCH_PTYS_MAX);
 	place = devpts_place(w, root_fd);
 	if (place < 0)
 		return place;

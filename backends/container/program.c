@@ -14,7 +14,9 @@
 
 #include "backends/container/credentials.h"
 #include "backends/container/kernel.h"
+#include "backends/container/rlimit.h"
 #include "backends/container/spawn.h"
+#include "backends/container/tty.h"
 
 enum { FD_SANDBOX, FD_INPUT, FD_OUTPUT, FD_ERROR }; /* of child.fds */
 
@@ -43,7 +45,11 @@ static long stdio_put(struct child *child)
 		r = CHILD_TRY(STDIO, kernel_dup3(child->fds[FD_OUTPUT], 1, 0));
 	if (r >= 0)
 		r = CHILD_TRY(STDIO, kernel_dup3(child->fds[FD_ERROR], 2, 0));
-	return r < 0 ? r : CHILD_TRY(SESSION, KERNEL_CALL(SYS_setsid, 0));
+	if (r >= 0)
+		r = CHILD_TRY(SESSION, KERNEL_CALL(SYS_setsid, 0));
+	if (r >= 0 && child->worker->order.request.flags & LAUNCH_TTY)
+		r = tty_take(child);
+	return r;
 }
 
 static long folder_enter(struct child *child, const char *home)
@@ -145,6 +151,8 @@ static long program_child(struct child *child)
 	if (r >= 0)
 		r = stdio_put(child);
 	if (r >= 0)
+		r = rlimits_raise(child);
+	if (r >= 0)
 		r = CHILD_TRY(NAMESPACES, kernel_setns(child->fds[FD_SANDBOX], CLONE_NEWUSER,
 						       child->worker->secret));
 	if (r >= 0)
@@ -157,6 +165,8 @@ static long program_child(struct child *child)
 		return helper_run(child);
 	if (r >= 0)
 		r = CHILD_TRY(STDIO, kernel_close_range(3, ~0u, 0));
+	if (r >= 0)
+		r = rlimits_lower(child);
 	if (r < 0)
 		return r;
 	if (strchr(child->worker->order.argv[0], '/'))
@@ -189,22 +199,26 @@ static long program_clone(struct worker *w, struct spawn *spawn)
 	return r;
 }
 
-static long program_spawn(struct worker *w, int sandbox, int leaf)
+static long program_spawn(struct worker *w, struct spawn *spawn)
 {
 	const struct order *o = &w->order;
 	const int *fds = o->descriptors;
 	const bool has_input = o->descriptor_count == 3;
-	struct spawn spawn = {
-		.flags = CLONE_PARENT | CLONE_INTO_CGROUP,
-		.cgroup_fd = leaf,
-		.run = program_child,
-		.child.fds = { sandbox, has_input ? fds[0] : -1, fds[has_input],
-			       fds[has_input + 1] },
-		.limit_ms = o->request.limit_ms,
-	};
-	long r = program_clone(w, &spawn);
+	int *child_fds = spawn->child.fds;
+	long r, slave_fd = -1;
 
-	w->order.reply.pid = spawn.pid;
+	r = rlimits_check(w);
+	if (r >= 0 && o->request.flags & LAUNCH_TTY)
+		r = slave_fd = tty_open(w);
+	if (r < 0)
+		return r;
+	child_fds[FD_INPUT] = has_input ? fds[0] : (int)slave_fd;
+	child_fds[FD_OUTPUT] = slave_fd >= 0 ? (int)slave_fd : fds[has_input];
+	child_fds[FD_ERROR] = slave_fd >= 0 ? (int)slave_fd : fds[has_input + 1];
+	r = program_clone(w, spawn);
+	w->order.reply.pid = spawn->pid;
+	if (slave_fd >= 0)
+		tty_close(w, (int)slave_fd, r >= 0);
 	return r;
 }
 
@@ -212,12 +226,19 @@ long program_exec(struct worker *w)
 {
 	long r, sandbox = TRY(NAMESPACES, kernel_pidfd_open(w->order.request.pid));
 	long leaf = sandbox < 0 ? sandbox : cgroup_leaf_open(w);
+	struct spawn spawn = {
+		.flags = CLONE_PARENT | CLONE_INTO_CGROUP,
+		.cgroup_fd = (int)leaf,
+		.run = program_child,
+		.child.fds = { [FD_SANDBOX] = (int)sandbox },
+		.limit_ms = w->order.request.limit_ms,
+	};
 
 	r = leaf;
 	if (leaf >= 0 && w->order.request.flags & LAUNCH_OOM)
 		r = cgroup_oom_count(w); /* before it: what is more is its own */
 	if (r >= 0)
-		r = program_spawn(w, (int)sandbox, (int)leaf);
+		r = program_spawn(w, &spawn);
 	if (leaf >= 0)
 		(void)kernel_close((int)leaf); /* the child is in it */
 	if (sandbox >= 0)

@@ -7,6 +7,7 @@
  */
 #include "backends/container/container.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #include "engine/base/cleanup.h"
 
-static struct container_run *container_run_of(struct run *run)
+struct container_run *container_run_of(struct run *run)
 {
 	return container_of(run, struct container_run, run);
 }
@@ -214,9 +215,12 @@ static void failed_child_ended(struct child *child, int status)
 	start_failed(run, run->status);
 }
 
-static bool step_is_guests(uint32_t step)
+static bool failure_is_guests(const struct launch_reply *reply)
 {
-	return step == LAUNCH_STEP_ARGV0 || step == LAUNCH_STEP_CWD || step == LAUNCH_STEP_USER;
+	if (reply->step == LAUNCH_STEP_TTY)
+		return reply->error == EDQUOT || reply->error == ENODEV;
+	return reply->step == LAUNCH_STEP_ARGV0 || reply->step == LAUNCH_STEP_CWD ||
+	       reply->step == LAUNCH_STEP_USER;
 }
 
 static void start_replied(struct launch_call *call, const struct launch_reply *reply)
@@ -245,8 +249,10 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	}
 	box->slot->leaves_made |= 1ull << run->leaf;
 	if (reply->error) {
+		cleanup_close(&call->reply_fd);
 		run->run.failed_step = launch_step_name(reply->step);
-		run->run.program_failed = step_is_guests(reply->step);
+		run->run.program_failed = failure_is_guests(reply);
+		run->run.failed_limit = reply->limit;
 		run->status = -reply->error;
 		if (!reply->pid) {
 			start_failed(run, -reply->error);
@@ -259,6 +265,7 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	}
 	run->run.pid = reply->pid;
 	run->ooms_before = reply->oom_kills;
+	run->run.tty_fd = take_fd(&call->reply_fd);
 	run->main.died = main_died;
 	run->main.ended = main_ended;
 	run->run.started(&run->run, 0);
@@ -279,7 +286,7 @@ static void lost_emptied(struct launch_call *call, const struct launch_reply *re
 	start_failed(run, -EPIPE);
 }
 
-/* The program's arguments, environment and working directory. */
+/* The program's limits, arguments, environment and working directory. */
 static void run_strings(struct container_run *run, struct launch_request *request)
 {
 	static const char helper[] = "dsec-file\0/";
@@ -294,8 +301,35 @@ static void run_strings(struct container_run *run, struct launch_request *reques
 	}
 	request->argument_count = spec->argument_count;
 	request->environment_count = spec->environment_count;
-	request->payload_bytes = spec->string_bytes;
+	for (uint32_t i = 0; i < spec->limit_count; i++)
+		run->limits[i] = (struct launch_limit){ spec->limits[i].resource, 0,
+							spec->limits[i].soft,
+							spec->limits[i].hard };
+	request->limit_count = spec->limit_count;
+	request->payload_bytes =
+		spec->string_bytes + spec->limit_count * (uint32_t)sizeof *run->limits;
+	run->call.limits = run->limits;
 	run->call.payload = spec->strings;
+}
+
+static void run_stdio(struct container_run *run)
+{
+	const struct run_spec *spec = run->spec;
+	struct launch_request *request = &run->call.request;
+	int *fds = run->call.fds;
+
+	run->call.takes_descriptor = spec->has_tty;
+	if (spec->has_tty) {
+		request->flags |= LAUNCH_TTY;
+		request->rows = spec->rows;
+		request->columns = spec->columns;
+		return;
+	}
+	request->descriptor_count = spec->stdin_fd < 0 ? 2 : 3;
+	if (spec->stdin_fd >= 0)
+		*fds++ = spec->stdin_fd;
+	fds[0] = spec->stdout_fd;
+	fds[1] = spec->stderr_fd;
 }
 
 /* Ask for the program in run->leaf; or, where a worker was lost with it, for the leaf's end. */
@@ -319,15 +353,9 @@ static void leaf_ask(struct container_run *run)
 			request->flags |= LAUNCH_SCHED_IDLE;
 		request->pid = box->init.pid;
 		run_strings(run, request);
-		request->descriptor_count = spec->stdin_fd < 0 ? 2 : 3;
+		run_stdio(run);
 		(void)strncpy(request->user, spec->user ? spec->user : "",
 			      sizeof request->user - 1);
-		int *fds = run->call.fds;
-
-		if (spec->stdin_fd >= 0)
-			*fds++ = spec->stdin_fd;
-		fds[0] = spec->stdout_fd;
-		fds[1] = spec->stderr_fd;
 	}
 	request->leaf = run->leaf;
 	team_call(&c->team, &run->call);
@@ -343,7 +371,9 @@ int container_run_start(struct run *base, const struct run_spec *spec)
 	/* Not by started(), which may not be called from inside this. */
 	if (!leaf_find(run))
 		return -EAGAIN;
+	assert(spec->limit_count <= RUN_LIMITS_MAX);
 	run->spec = spec;
+	run->run.tty_fd = -1;
 	child_hold(&box->init); /* until it has started or failed */
 	leaf_ask(run);
 	return 0;

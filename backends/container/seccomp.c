@@ -91,6 +91,7 @@ static const int with_secret[] = {
 /* By number alone: the upper half says the direction and the size, and nobody checks it. */
 static const uint16_t ioctls[] = {
 	0x5412, /* TIOCSTI */
+	0x5423, /* TIOCSETD: line disciplines of modems and networks */
 	0x541c, /* TIOCLINUX */
 	0x586c, /* XFS_IOC_FSSETDM_BY_HANDLE */
 	0x586b, /* XFS_IOC_ATTRLIST_BY_HANDLE */

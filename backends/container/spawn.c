@@ -75,22 +75,14 @@ static __attribute__((noinline)) long stack_clone(struct clone_args *args, struc
 	return r;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Whether the child left the stack within the limit. */
 static bool stack_wait(const struct stack *stack, uint32_t limit_ms)
 {
-	const uint64_t end_ns = now_ns() + limit_ms * 1000000ull;
+	const uint64_t end_ns = kernel_now_ns() + limit_ms * 1000000ull;
 	uint32_t tid;
 
 	while ((tid = __atomic_load_n(&stack->tid, __ATOMIC_ACQUIRE)) != 0) {
-		uint64_t now = now_ns();
+		uint64_t now = kernel_now_ns();
 		struct timespec left;
 
 		if (now >= end_ns)

@@ -51,12 +51,20 @@ static void deadline_set(struct worker *w)
 static void call_prepare(struct launch_call *call)
 {
 	struct launch_request *request = &call->request;
+	size_t limit_bytes = request->limit_count * sizeof *call->limits;
 
 	call->parts[0] = (struct iovec){ request, sizeof *request };
-	call->parts[1] = (struct iovec){ (void *)call->payload, request->payload_bytes };
+	call->parts[1] =
+		(struct iovec){ (void *)call->payload, request->payload_bytes - limit_bytes };
+	if (limit_bytes) {
+		call->parts[2] = call->parts[1];
+		call->parts[1] = (struct iovec){ (void *)call->limits, limit_bytes };
+	}
 	call->message = (struct msghdr){
 		.msg_iov = call->parts,
-		.msg_iovlen = request->payload_bytes ? 2 : 1,
+		.msg_iovlen = !request->payload_bytes ? 1 :
+			      limit_bytes	      ? 3 :
+							2,
 	};
 	if (!request->descriptor_count)
 		return;
@@ -129,7 +137,7 @@ static void worker_send(struct worker *w)
 static bool reply_is_sane(const struct launch_reply *reply)
 {
 	return reply->error >= 0 && reply->error < 4096 && reply->pid >= 0 &&
-	       reply->step < LAUNCH_STEP_COUNT;
+	       reply->step < LAUNCH_STEP_COUNT && reply->limit < LAUNCH_LIMITS_MAX;
 }
 
 /* Room was given for one: what is more than that the kernel has closed. */

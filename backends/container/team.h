@@ -20,7 +20,8 @@ enum team_class { TEAM_END, TEAM_START, TEAM_PREPARE, TEAM_CLASS_COUNT };
 /* One exchange with one worker. Embedded in its owner, one in flight. */
 struct launch_call {
 	struct launch_request request;
-	const void *payload;
+	const struct launch_limit *limits; /* request.limit_count of them */
+	const void *payload;		   /* after the limits */
 	int fds[LAUNCH_CALL_FDS_MAX];
 	enum team_class class;
 	uint64_t sequence;
@@ -37,7 +38,7 @@ struct launch_call {
 	void (*done)(struct launch_call *call, const struct launch_reply *reply);
 	struct launch_call *next;
 	struct msghdr message; /* owned by the team while in flight */
-	struct iovec parts[2];
+	struct iovec parts[3];
 	union {
 		char bytes[CMSG_SPACE(LAUNCH_CALL_FDS_MAX * sizeof(int))];
 		size_t align; /* as a cmsghdr is */

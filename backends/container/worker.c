@@ -7,6 +7,7 @@
 #include "backends/container/worker.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "backends/container/kernel.h"
 #include "backends/container/netns.h"
+#include "backends/container/tty.h"
 #include "engine/base/log.h"
 
 void worker_die(const char *what, long error)
@@ -70,7 +72,8 @@ static bool order_split(struct worker *w)
 	struct launch_request *q = &w->order.request;
 	uint32_t strings = q->argument_count + q->environment_count + 1, found = 0;
 	char **slot = w->pointers;
-	char *at = w->payload, *end = at + q->payload_bytes;
+	char *at = w->payload + q->limit_count * sizeof(struct launch_limit);
+	char *end = w->payload + q->payload_bytes;
 
 	if (q->argument_count == 0 || q->argument_count > LAUNCH_ARGUMENTS_MAX ||
 	    q->environment_count > LAUNCH_ARGUMENTS_MAX - q->argument_count)
@@ -94,20 +97,48 @@ static bool order_split(struct worker *w)
 	return found == strings && at == end;
 }
 
+/* The limits at the start of the payload, which the strings follow. */
+static bool order_limits(struct worker *w)
+{
+	const struct launch_request *q = &w->order.request;
+
+	w->order.limits = (const struct launch_limit *)(const void *)w->payload;
+	if (q->limit_count > LAUNCH_LIMITS_MAX ||
+	    q->limit_count * sizeof(struct launch_limit) > q->payload_bytes)
+		return false;
+	for (uint32_t i = 0; i < q->limit_count; i++)
+		if (w->order.limits[i].resource >= LAUNCH_LIMITS_MAX ||
+		    w->order.limits[i].reserved ||
+		    w->order.limits[i].soft > w->order.limits[i].hard)
+			return false;
+	return true;
+}
+
+static bool order_fits_exec(struct worker *w)
+{
+	const struct launch_request *q = &w->order.request;
+	bool fds = q->flags & LAUNCH_TTY ? q->descriptor_count == 0 :
+					   q->descriptor_count == 2 || q->descriptor_count == 3;
+
+	return fds && q->pid > 0 && memchr(q->user, 0, sizeof q->user) && order_limits(w) &&
+	       order_split(w);
+}
+
 static bool order_fits(struct worker *w, size_t bytes)
 {
 	struct order *o = &w->order;
 	struct launch_request *q = &o->request;
-	uint32_t fds = q->op == LAUNCH_ATTACH ? 1 : 0;
+	uint32_t fds = q->op == LAUNCH_ATTACH || q->op == LAUNCH_RESIZE ? 1 : 0;
 
 	if (bytes < sizeof *q || q->payload_bytes != bytes - sizeof *q ||
 	    q->descriptor_count != o->descriptor_count)
 		return false;
 	if (q->op == LAUNCH_EXEC)
-		return q->pid > 0 && (q->descriptor_count == 2 || q->descriptor_count == 3) &&
-		       memchr(q->user, 0, sizeof q->user) && order_split(w);
-	if (q->payload_bytes != 0 || q->descriptor_count != fds)
+		return order_fits_exec(w);
+	if (q->payload_bytes != 0 || q->descriptor_count != fds || q->limit_count != 0)
 		return false;
+	if (q->op == LAUNCH_SIGNAL)
+		return q->signal >= 0 && q->signal < _NSIG;
 	if (q->op == LAUNCH_PORT_LOOK || q->op == LAUNCH_PORT_CONNECT)
 		return q->port > 0 && q->port < 65536;
 	if (q->op == LAUNCH_BUILD || (q->op == LAUNCH_SPAWN && q->flags & LAUNCH_REBUILD))
@@ -139,6 +170,10 @@ static long order_run(struct worker *w)
 		return slot_drop(w);
 	case LAUNCH_STAT:
 		return slot_stat(w);
+	case LAUNCH_SIGNAL:
+		return cgroup_leaf_signal(w);
+	case LAUNCH_RESIZE:
+		return tty_resize(w);
 	case LAUNCH_NETWORK_MAKE:
 		return network_make(w);
 	case LAUNCH_NETWORK_PROVE:

@@ -33,7 +33,8 @@ struct order {
 	struct launch_reply reply;
 	int descriptors[WORKER_DESCRIPTORS_MAX]; /* closed when the order is done */
 	uint32_t descriptor_count;
-	int reply_fd;	     /* goes with the reply; -1: none */
+	int reply_fd; /* goes with the reply; -1: none */
+	const struct launch_limit *limits;
 	char **argv, **envp; /* ends with NULL; in the payload */
 	const char *cwd;
 };
@@ -53,7 +54,7 @@ struct worker {
 	uint32_t pristine_bytes; /* 0: not known yet */
 	char pristine[WORKER_PROOF_BYTES_MAX], proof[WORKER_PROOF_BYTES_MAX];
 	char *pointers[LAUNCH_ARGUMENTS_MAX + 2];
-	char payload[LAUNCH_PAYLOAD_BYTES_MAX];
+	char payload[LAUNCH_PAYLOAD_BYTES_MAX] __attribute__((aligned(8)));
 };
 
 /* For what leaves a worker unfit: a line in the log, and its end. The engine starts another. */
@@ -95,8 +96,9 @@ long cgroup_oom_count(struct worker *w); /* into the reply */
 long cgroup_open(struct worker *w);	 /* a descriptor of the slot's, signed with its sandbox */
 long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_LEAF_USED */
 long cgroup_leaf_kill(struct worker *w);
-long cgroup_kill(struct worker *w); /* everything in the slot's, within request.limit_ms */
-long cgroup_drop(struct worker *w); /* -EBUSY: processes are left, and nothing was done */
+long cgroup_leaf_signal(struct worker *w); /* signal.c */
+long cgroup_kill(struct worker *w);	   /* everything in the slot's, within request.limit_ms */
+long cgroup_drop(struct worker *w);	   /* -EBUSY: processes are left, and nothing was done */
 long cgroup_cpu(struct worker *w);
 long cgroup_stat(struct worker *w);
 

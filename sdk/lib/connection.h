@@ -377,7 +377,7 @@ struct submission {
 	struct dsec_id subject;
 	void *payload; /* freed by dsec__submit() */
 	size_t payload_bytes;
-	uint64_t numbers[3], offset;
+	uint64_t numbers[3], offset, exec;
 	uint32_t window_bytes;
 	bool is_stream;		 /* it takes bytes that cannot be given again: never sent twice */
 	struct capture *capture; /* owned by dsec__submit() */

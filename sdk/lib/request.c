@@ -163,11 +163,16 @@ static int exec_pack(const struct dsec_exec_opts *opts, struct submission *submi
 		.head_bytes = opts->head_bytes,
 		.tail_bytes = opts->tail_bytes,
 		.timeout_ms = opts->timeout_ms,
+		.rows = opts->rows,
+		.columns = opts->columns,
 	};
 	struct pack pack;
 	int r;
 
 	dsec__pack_begin(&pack, sizeof(wire));
+	/* First, as they are aligned. The struct is the wire's. */
+	wire.rlimits =
+		dsec__pack_bytes(&pack, opts->rlimits, opts->rlimit_count * sizeof(*opts->rlimits));
 	wire.argv = dsec__pack_items(&pack, opts->argv, opts->argc);
 	wire.env = dsec__pack_items(&pack, opts->env, opts->env_count);
 	wire.cwd = dsec__pack_text(&pack, opts->cwd);
@@ -204,6 +209,10 @@ int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id s
 		return dsec__fail(-EINVAL, "exec: reserved is not 0");
 	if (!known.argc || !known.argv)
 		return dsec__fail(-EINVAL, "exec: no program");
+	if (known.rlimit_count > DSEC_RESOURCES)
+		return dsec__fail(-EINVAL, "exec: more rlimits than there are resources");
+	if ((known.rows || known.columns) && !(known.flags & DSEC_EXEC_TTY))
+		return dsec__fail(-EINVAL, "exec: rows and columns are of a terminal");
 	r = exec_pack(&known, &submission);
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }
@@ -239,6 +248,43 @@ int64_t dsec_input(struct dsec *d, const struct dsec_call *call, int64_t ticket,
 			return dsec__fail(-ENOMEM, "input: no memory");
 		memcpy(submission.payload, data.data, data.bytes);
 	}
+	return dsec__submit(d, &known_call, &submission);
+}
+
+int64_t dsec_signal(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		    uint64_t exec, int signal)
+{
+	const uint64_t flags = DSEC_SIGNAL_FLAGS_KNOWN, number = (uint64_t)signal;
+	struct submission submission = { .op = DSEC_OP_SIGNAL,
+					 .subject = sandbox,
+					 .exec = exec,
+					 .numbers = { number & ~flags, number & flags } };
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (submission.numbers[0] < 1 || submission.numbers[0] > DSEC_SIGNAL_MAX)
+		return dsec__fail(-EINVAL, "signal: there is no such signal");
+	return dsec__submit(d, &known_call, &submission);
+}
+
+int64_t dsec_resize(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		    uint64_t exec, uint32_t rows_columns)
+{
+	struct submission submission = { .op = DSEC_OP_RESIZE,
+					 .subject = sandbox,
+					 .exec = exec,
+					 .numbers = { rows_columns >> 16, rows_columns & 0xffff } };
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r < 0)
+		return r;
+	if (!submission.numbers[0] || !submission.numbers[1])
+		return dsec__fail(-EINVAL, "resize: no rows, or no columns");
 	return dsec__submit(d, &known_call, &submission);
 }
 

@@ -80,6 +80,7 @@ static void request_fill(const struct dsec_call *call, const struct submission *
 		.op = submission->op,
 		.timeout_ms = call->timeout_ms,
 		.payload_bytes = (uint32_t)submission->payload_bytes,
+		.exec = submission->exec,
 		.offset = submission->offset,
 		.number = { submission->numbers[0], submission->numbers[1],
 			    submission->numbers[2] },

@@ -46,6 +46,7 @@ struct stub {
 	struct stub_box boxes[BOXES_MAX];
 	struct stub_run runs[RUNS_MAX];
 	struct image_wait image, detaching;
+	struct run_ask ask; /* one at a time */
 	void *owner;
 	void (*empty)(void *owner);
 };
@@ -212,6 +213,24 @@ static void stub_run_kill(struct run *run)
 	run_of(run)->killed = true;
 }
 
+static int stub_run_signal(struct run *run, int signal)
+{
+	assert(signal > 0);
+	assert(signal <= 64);
+	return run_of(run)->state == RUN_RUNNING ? 0 : -ESRCH;
+}
+
+static int stub_run_ask(struct run *run, const struct run_ask *ask)
+{
+	struct stub *stub = stub_of(run->box->backend);
+
+	assert(run_of(run)->state == RUN_RUNNING);
+	if (stub->ask.done || choose(stub->choices, 8) == 7)
+		return -ESRCH;
+	stub->ask = *ask;
+	return 0;
+}
+
 /* ---- what happens ---- */
 
 static void run_close(struct stub_run *run)
@@ -307,6 +326,17 @@ static bool run_step(struct stub *stub, struct stub_run *run)
 	return true;
 }
 
+static bool ask_step(struct stub *stub)
+{
+	struct run_ask ask = stub->ask;
+
+	if (!ask.done)
+		return false;
+	stub->ask.done = NULL;
+	ask.done(ask.owner, choose(stub->choices, 4) == 3 ? -EAGAIN : 0);
+	return true;
+}
+
 static bool image_step(struct stub *stub)
 {
 	struct image_wait *at = stub->image.ready ? &stub->image : &stub->detaching;
@@ -324,7 +354,7 @@ bool stub_step(struct backend *backend)
 	struct stub *stub = stub_of(backend);
 	uint32_t first = choose_byte(stub->choices);
 
-	if (image_step(stub))
+	if (image_step(stub) || ask_step(stub))
 		return true;
 	for (uint32_t i = 0; i < BOXES_MAX + RUNS_MAX; i++) {
 		uint32_t at = (first + i) % (BOXES_MAX + RUNS_MAX);
@@ -434,6 +464,8 @@ static const struct backend_class stub_class = {
 	.run_free = stub_run_free,
 	.run_start = stub_run_start,
 	.run_kill = stub_run_kill,
+	.run_signal = stub_run_signal,
+	.run_ask = stub_run_ask,
 	.box_usage = stub_box_usage,
 	.launcher_add = stub_launcher_add,
 	.image_attach = stub_image_attach,

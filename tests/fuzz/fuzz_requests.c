@@ -112,6 +112,14 @@ static struct pack *exec_choose(struct play *play)
 		pack_text(pack, &exec->cwd, "/tmp");
 	if (choose(c, 4) == 3)
 		pack_ref(pack, &exec->input, pack->data, choose_byte(c) * 2u % pack->bytes);
+	if (choose(c, 8) == 7) {
+		struct dsec_wire_rlimit limits[2] = {
+			{ choose(c, 20), 0, choose_byte(c), choose_byte(c) },
+			{ choose(c, 16), 0, 1, 1 },
+		};
+
+		pack_ref(pack, &exec->rlimits, limits, sizeof limits);
+	}
 	return pack;
 }
 
@@ -255,7 +263,10 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_ATTACH,
 					DSEC_OP_FILE,
 					DSEC_OP_CHANGE,
-					DSEC_OP_INSPECT };
+					DSEC_OP_INSPECT,
+
+					DSEC_OP_SIGNAL,
+					DSEC_OP_RESIZE };
 	uint8_t byte = choose_byte(c);
 
 	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];
@@ -274,6 +285,10 @@ static void ask(struct play *play, struct visitor *v)
 	if (entry.op == DSEC_OP_CREDIT) {
 		entry.number[1] = choose(c, 4);
 		entry.number[2] = choose(c, 8) * 100;
+	}
+	if (entry.op == DSEC_OP_SIGNAL || entry.op == DSEC_OP_RESIZE) {
+		entry.exec = choose(c, 4);
+		entry.number[1] = choose(c, 4) << 8;
 	}
 	if (choose(c, 4) == 3)
 		request_id_choose(c, entry.request_id);

@@ -290,6 +290,12 @@ struct dsec_select {
 int64_t dsec_destroy(struct dsec *d, const struct dsec_call *call,
 		     const struct dsec_select *select);
 
+/* UINT64_MAX: none. Without one for core files there are none. */
+struct dsec_rlimit {
+	uint32_t resource, reserved; /* enum dsec_resource; 0 */
+	uint64_t soft, hard;
+};
+
 struct dsec_exec_opts {
 	uint32_t size, flags; /* bits of enum dsec_exec_flag */
 	const struct dsec_bytes *argv;
@@ -300,6 +306,9 @@ struct dsec_exec_opts {
 	uint32_t timeout_ms;	 /* of the program, with all it started; 0: the engine's default */
 	uint32_t reserved;	 /* 0 */
 	uint64_t head_bytes, tail_bytes; /* kept of each stream; 0: the engine's default */
+	const struct dsec_rlimit *rlimits;
+	uint32_t rlimit_count;
+	uint16_t rows, columns; /* of its terminal, with DSEC_EXEC_TTY; 0: unknown */
 };
 
 struct dsec_output {
@@ -419,6 +428,18 @@ int64_t dsec_write(struct dsec *d, const struct dsec_call *call, struct dsec_id 
  */
 int64_t dsec_file(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
 		  const struct dsec_file_opts *opts);
+
+/*
+ * A signal to the main process of a running exec, or with a bit of enum dsec_signal_flag to more of
+ * it; DSEC_EV_DONE when it was sent. SIGKILL with DSEC_SIGNAL_ALL ends the exec and all that it
+ * started. An exec that has ended is DSEC_CONFLICT, one that never was DSEC_ABSENT.
+ */
+int64_t dsec_signal(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		    uint64_t exec, int signal);
+
+/* The size of an exec's terminal: rows << 16 | columns. DSEC_CONFLICT: it has none. */
+int64_t dsec_resize(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		    uint64_t exec, uint32_t rows_columns);
 
 struct dsec_list_opts {
 	uint32_t size, limit;		 /* of rows; 0: all */

@@ -149,8 +149,12 @@ enum dsec_op {
 	 */
 	DSEC_OP_INPUT = 10,
 	DSEC_OP_ATTACH = 11,
+	/*
+	 * For the exec of that number. number[0]: the signal; number[1]: enum dsec_signal_flag.
+	 * CONFLICT: the exec has ended; ABSENT: there never was one of that number.
+	 */
 	DSEC_OP_SIGNAL = 12,
-	DSEC_OP_RESIZE = 13,
+	DSEC_OP_RESIZE = 13, /* the same; number[0]: rows, number[1]: columns of its terminal */
 	/*
 	 * number[0]: ticket of a request that sends streams; number[1]: stream; number[2]: how many
 	 * bytes of it the client has consumed since its beginning. The engine sends DATA while that
@@ -287,7 +291,13 @@ struct dsec_wire_change {
 	uint64_t reserved[4];
 };
 
-enum { DSEC_EXEC_FLAGS_KNOWN = 3 }; /* of enum dsec_exec_flag */
+enum { DSEC_EXEC_FLAGS_KNOWN = 3 | 32 }; /* of enum dsec_exec_flag */
+enum { DSEC_SIGNAL_FLAGS_KNOWN = 0x300, DSEC_SIGNAL_MAX = 64, DSEC_RESOURCES = 16 };
+
+struct dsec_wire_rlimit {
+	uint32_t resource, reserved; /* enum dsec_resource */
+	uint64_t soft, hard;	     /* UINT64_MAX: none */
+};
 
 struct dsec_wire_exec {
 	uint32_t size, flags;
@@ -295,7 +305,10 @@ struct dsec_wire_exec {
 	struct dsec_wire_ref cwd, user, input;
 	uint64_t head_bytes, tail_bytes; /* kept per stream; 0: the default; clamped */
 	uint32_t timeout_ms, reserved0;	 /* of the program; 0: the default */
-	uint64_t reserved[6];
+	struct dsec_wire_ref rlimits;	 /* of struct dsec_wire_rlimit */
+	uint16_t rows, columns;		 /* with DSEC_EXEC_TTY; 0: unknown */
+	uint32_t reserved1;
+	uint64_t reserved[4];
 };
 
 struct dsec_wire_output {

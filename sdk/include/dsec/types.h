@@ -113,6 +113,34 @@ enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
 enum dsec_exec_flag {
 	DSEC_EXEC_CAPTURE = 1, /* head and tail of stdout and stderr come in the result */
 	DSEC_EXEC_MERGE = 2,   /* stderr into stdout's pipe */
+	DSEC_EXEC_TTY = 32, /* a terminal of its own: stdin, stdout and stderr, and job control */
+};
+
+/* Whom a signal is for, besides the main process alone. */
+enum dsec_signal_flag {
+	DSEC_SIGNAL_ALL = 1 << 8, /* every process of the exec, whatever session it is in */
+	/* SIGHUP only: its terminal is hung up, as when a line is cut. */
+	DSEC_SIGNAL_TERMINAL = 1 << 9,
+};
+
+/* Resource limits of a program: the numbers of Linux, see setrlimit(2). */
+enum dsec_resource {
+	DSEC_RESOURCE_CPU = 0,
+	DSEC_RESOURCE_FSIZE = 1,
+	DSEC_RESOURCE_DATA = 2,
+	DSEC_RESOURCE_STACK = 3,
+	DSEC_RESOURCE_CORE = 4,
+	DSEC_RESOURCE_RSS = 5,
+	DSEC_RESOURCE_NPROC = 6,
+	DSEC_RESOURCE_NOFILE = 7,
+	DSEC_RESOURCE_MEMLOCK = 8,
+	DSEC_RESOURCE_AS = 9,
+	DSEC_RESOURCE_LOCKS = 10,
+	DSEC_RESOURCE_SIGPENDING = 11,
+	DSEC_RESOURCE_MSGQUEUE = 12,
+	DSEC_RESOURCE_NICE = 13,
+	DSEC_RESOURCE_RTPRIO = 14,
+	DSEC_RESOURCE_RTTIME = 15,
 };
 
 /* What is done with a file. */

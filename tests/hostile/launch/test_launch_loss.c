@@ -101,7 +101,7 @@ static void exec_send(struct harness *h, const struct box *box)
 	static const char *const envp[] = { NULL };
 	struct launch_request request = harness_request(h, LAUNCH_EXEC, box->slot);
 	const int fds[] = { 2, 2 };
-	const struct parcel parcel = { argv, envp, "/", fds, 2 };
+	const struct parcel parcel = { argv, envp, "/", fds, 2, NULL };
 
 	request.pid = box->pid;
 	expect(harness_send(h, 0, &request, &parcel));

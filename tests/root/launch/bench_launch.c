@@ -54,7 +54,7 @@ static bool program_run(struct lane *lane, pid_t sandbox)
 	static const char *const envp[] = { NULL };
 	static const int fds[] = { 2, 2 };
 	struct launch_request request = harness_request(lane->harness, LAUNCH_EXEC, lane->worker);
-	const struct parcel parcel = { argv, envp, "/", fds, 2 };
+	const struct parcel parcel = { argv, envp, "/", fds, 2, NULL };
 	struct launch_reply reply;
 
 	request.pid = sandbox;

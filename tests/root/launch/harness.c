@@ -114,12 +114,14 @@ bool harness_send(struct harness *h, unsigned worker, struct launch_request *q,
 {
 	char control[CMSG_SPACE(16 * sizeof(int))] __attribute__((aligned(8))) = { 0 };
 	auto_free char *payload = malloc(LAUNCH_PAYLOAD_BYTES_MAX);
-	struct iovec parts[2] = { { q, sizeof *q }, { payload, 0 } };
-	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+	struct iovec parts[3] = { { q, sizeof *q }, { NULL, 0 }, { payload, 0 } };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = 3 };
 
 	if (parcel) {
-		parts[1].iov_len = parcel_pack(parcel, q, payload);
-		q->payload_bytes = (uint32_t)parts[1].iov_len;
+		parts[1] = (struct iovec){ (void *)parcel->limits,
+					   q->limit_count * sizeof *parcel->limits };
+		parts[2].iov_len = parcel_pack(parcel, q, payload);
+		q->payload_bytes = (uint32_t)(parts[1].iov_len + parts[2].iov_len);
 		q->descriptor_count = parcel->fd_count;
 	}
 	if (parcel && parcel->fd_count) {
@@ -137,15 +139,34 @@ bool harness_send(struct harness *h, unsigned worker, struct launch_request *q,
 	return sendmsg(h->channels[worker], &message, MSG_NOSIGNAL) >= 0;
 }
 
-struct launch_reply harness_receive(struct harness *h, unsigned worker)
+struct launch_reply harness_receive_fd(struct harness *h, unsigned worker, int *ret_fd)
 {
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = { 0 };
 	struct launch_reply reply = { .error = EPIPE };
-	ssize_t bytes = recv(h->channels[worker], &reply, sizeof reply, 0);
+	struct iovec part = { &reply, sizeof reply };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
+				  .msg_controllen = sizeof control };
+	ssize_t bytes = recvmsg(h->channels[worker], &message, MSG_CMSG_CLOEXEC);
+	const struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 
+	*ret_fd = -1;
+	if (bytes > 0 && c)
+		memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
 	if (bytes != sizeof reply)
 		reply = (struct launch_reply){ .error = EPIPE };
 	else
 		expect(reply.step < LAUNCH_STEP_COUNT && (reply.error == 0) == (reply.step == 0));
+	return reply;
+}
+
+struct launch_reply harness_receive(struct harness *h, unsigned worker)
+{
+	int fd;
+	struct launch_reply reply = harness_receive_fd(h, worker, &fd);
+
+	cleanup_close(&fd); /* not asked for */
 	return reply;
 }
 
@@ -243,6 +264,25 @@ static int output_collect(struct harness *h, int fd, pid_t pid)
 	return child_reap(pid);
 }
 
+/* On a terminal, no descriptors go there and one comes back. */
+static struct launch_reply exec_ask(struct harness *h, struct launch_request *request,
+				    struct parcel *parcel, const struct exec_options *o)
+{
+	struct launch_reply reply = { .error = EPIPE };
+
+	request->limit_count = o->limit_count;
+	parcel->limits = o->limits;
+	if (!o->ret_tty)
+		return harness_ask(h, 0, request, parcel);
+	request->flags |= LAUNCH_TTY;
+	request->rows = o->rows;
+	request->columns = o->columns;
+	parcel->fd_count = 0;
+	if (harness_send(h, 0, request, parcel))
+		reply = harness_receive_fd(h, 0, o->ret_tty);
+	return reply;
+}
+
 int harness_exec(struct harness *h, const struct box *box, const char *const *argv,
 		 const struct exec_options *o, struct launch_reply *ret_reply)
 {
@@ -263,10 +303,15 @@ int harness_exec(struct harness *h, const struct box *box, const char *const *ar
 	request.flags = o->flags;
 	if (o->user)
 		(void)snprintf(request.user, sizeof request.user, "%s", o->user);
-	struct parcel parcel = { argv, o->envp ? o->envp : environment, o->cwd, fds + !o->input_fd,
-				 o->input_fd ? 3 : 2 };
+	struct parcel parcel = {
+		.argv = argv,
+		.envp = o->envp ? o->envp : environment,
+		.cwd = o->cwd,
+		.fds = fds + !o->input_fd,
+		.fd_count = o->input_fd ? 3 : 2,
+	};
 
-	reply = harness_ask(h, 0, &request, &parcel);
+	reply = exec_ask(h, &request, &parcel, o);
 	(void)close(ends[1]); /* the program has its own */
 	if (ret_reply)
 		*ret_reply = reply;

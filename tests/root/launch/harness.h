@@ -47,6 +47,7 @@ struct parcel {
 	const char *cwd;
 	const int *fds;
 	unsigned fd_count;
+	const struct launch_limit *limits; /* request.limit_count of them */
 };
 
 struct exec_options {
@@ -56,6 +57,10 @@ struct exec_options {
 	int input_fd;	  /* 0: none */
 	bool leave_alone; /* do not wait: the caller reaps reply.pid */
 	int output_fd;	  /* of one that is left alone; 0: /dev/null */
+	const struct launch_limit *limits;
+	uint32_t limit_count;
+	int *ret_tty; /* on a terminal, left alone: its master; -1: none came */
+	uint16_t rows, columns;
 };
 
 /* A sandbox: PID 1, 0 where it could not be made. */
@@ -85,6 +90,8 @@ struct launch_reply harness_ask(struct harness *h, unsigned worker, struct launc
 bool harness_send(struct harness *h, unsigned worker, struct launch_request *request,
 		  const struct parcel *parcel);
 struct launch_reply harness_receive(struct harness *h, unsigned worker);
+/* The same, with the descriptor that came with it; -1: none. */
+struct launch_reply harness_receive_fd(struct harness *h, unsigned worker, int *ret_fd);
 
 /* A request for this slot with everything a build needs. */
 struct launch_request harness_request(const struct harness *h, uint32_t op, uint32_t slot);

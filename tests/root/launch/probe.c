@@ -147,6 +147,12 @@ static const struct {
 	{ "tree", probe_tree },
 	{ "orphans", probe_orphans },
 	{ "fill", probe_fill },
+	{ "own-terminal", probe_own_terminal },
+	{ "no-terminal", probe_no_terminal },
+	{ "fill-terminals", probe_fill_terminals },
+	{ "hide-terminals", probe_hide_terminals },
+	{ "run-away", probe_run_away },
+	{ "limits-say", probe_limits_say },
 };
 
 int main(int argc, char **argv)

@@ -25,10 +25,18 @@ void probe_loopback(const char *argument);
 void probe_devices(const char *argument);
 void probe_terminal(const char *argument);
 void probe_limits(const char *argument);
+void probe_limits_say(const char *argument);
 void probe_descriptors(const char *argument);
 void probe_init(const char *argument);
 void probe_escape(const char *argument);
 void probe_names(const char *argument);
+
+/* probe_tty.c */
+void probe_own_terminal(const char *argument);
+void probe_no_terminal(const char *argument);
+void probe_fill_terminals(const char *argument);
+void probe_hide_terminals(const char *argument);
+void probe_run_away(const char *argument);
 
 /* probe_load.c */
 void probe_forks(const char *argument);

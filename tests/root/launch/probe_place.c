@@ -282,6 +282,23 @@ void probe_limits(const char *argument)
 		fail("signals are blocked");
 }
 
+static void limit_say(const char *name, int resource)
+{
+	struct rlimit limit;
+
+	getrlimit((__rlimit_resource_t)resource, &limit);
+	printf("%s %ld:%ld", name, (long)limit.rlim_cur, (long)limit.rlim_max);
+}
+
+void probe_limits_say(const char *argument)
+{
+	(void)argument;
+	limit_say("core", RLIMIT_CORE);
+	limit_say(" nofile", RLIMIT_NOFILE);
+	limit_say(" nproc", RLIMIT_NPROC);
+	printf("\n");
+}
+
 /* Nothing but 0, 1, 2 and the one that this look needs. */
 void probe_descriptors(const char *argument)
 {

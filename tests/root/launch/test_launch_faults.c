@@ -172,6 +172,94 @@ static void a_failing_exec_costs_itself_only(struct harness *h)
 	each_call_fails_once(h, exec_case);
 }
 
+/* On a terminal, with a limit, as another user. */
+static bool terminal_case(struct harness *h, uint32_t step, const char *fault)
+{
+	static const struct launch_limit limit = { 7, 0, 64, 64 }; /* RLIMIT_NOFILE */
+	const char *const argv[] = { "probe", "exit", "0", NULL };
+	struct box box = { .slot = 0 };
+	struct launch_reply reply;
+	int master = -1;
+	struct exec_options options = { .user = "user",
+					.leave_alone = true,
+					.ret_tty = &master,
+					.rows = 5,
+					.columns = 6,
+					.limits = &limit,
+					.limit_count = 1 };
+	struct launch_request request = harness_request(h, LAUNCH_SPAWN, 0);
+	bool came;
+
+	request.flags = LAUNCH_REBUILD;
+	box.pid = harness_ask(h, 1, &request, NULL).pid;
+	(void)harness_exec(h, &box, argv, &options, &reply);
+	came = reply.error != 0;
+	if (came) {
+		reply_is_the_fault(reply, step, fault);
+		expect(master < 0);
+		expect(harness_exec(h, &box, argv, &options, &reply) == 0);
+	}
+	(void)close(master); /* hung up */
+	(void)child_reap(reply.pid);
+	expect(worker_replace(h, NULL));
+	box_end(h, &box);
+	return came;
+}
+
+static void a_failing_terminal_costs_itself_only(struct harness *h)
+{
+	each_call_fails_once(h, terminal_case);
+}
+
+static bool signal_case(struct harness *h, uint32_t step, const char *fault)
+{
+	const char *const argv[] = { "probe", "run-away", NULL };
+	const struct exec_options options = { .leave_alone = true, .leaf = 1 };
+	struct launch_request request = harness_request(h, LAUNCH_SPAWN, 0);
+	struct box box = { .slot = 0 };
+	struct launch_reply reply;
+	pid_t pid;
+	bool came;
+
+	request.flags = LAUNCH_REBUILD;
+	box.pid = harness_ask(h, 1, &request, NULL).pid;
+	(void)harness_exec(h, &box, argv, &options, &reply);
+	if (reply.error) { /* a step that the exec has as well: not of this test */
+		box_end(h, &box);
+		return false;
+	}
+	pid = reply.pid;
+	request = harness_request(h, LAUNCH_SIGNAL, 0);
+	request.leaf = 1;
+	request.signal = 15;
+	reply = harness_ask(h, 0, &request, NULL);
+	came = reply.error != 0;
+	if (came) {
+		reply_is_the_fault(reply, step, fault);
+		request.signal = 0; /* as the engine does after a loss */
+		expect(harness_ask(h, 0, &request, NULL).error == 0);
+		request.signal = 15;
+		reply = harness_ask(h, 0, &request, NULL);
+		expect(reply.error == 0 || reply.error == ESRCH);
+	}
+	(void)child_reap(pid);
+	expect(worker_replace(h, NULL));
+	box_end(h, &box);
+	return came;
+}
+
+static void a_failing_signal_can_be_asked_again(struct harness *h)
+{
+	unsigned cases = 0;
+	char fault[32];
+
+	while (cases < NTH_MAX && worker_with_fault(h, LAUNCH_STEP_SIGNAL, cases + 1, fault) &&
+	       signal_case(h, LAUNCH_STEP_SIGNAL, fault))
+		cases++;
+	note("%u calls failed once", cases);
+	expect(cases > 1);
+}
+
 static bool sweep_case(struct harness *h, uint32_t step, const char *fault)
 {
 	struct launch_request request = harness_request(h, LAUNCH_SPAWN, 0);
@@ -241,6 +329,8 @@ static const struct harness_test tests[] = {
 	TEST(a_failing_rebuild_leaves_nothing, .workers = 2),
 	TEST(a_failing_spawn_costs_itself_only, .workers = 2),
 	TEST(a_failing_exec_costs_itself_only, .workers = 2),
+	TEST(a_failing_terminal_costs_itself_only, .workers = 2),
+	TEST(a_failing_signal_can_be_asked_again, .workers = 2),
 	TEST(a_failing_sweep_can_be_asked_again, .workers = 2),
 	TEST(a_failing_network_call_can_be_asked_again, .workers = 2),
 };
