@@ -54,8 +54,8 @@ static const struct param params[] = {
 	{ "help", 0, PARAM_ON, VERB_ALL, FIELD(help), 0, 0, NULL, "say this, and end" },
 	{ "image", 0, PARAM_TEXT, MADE, FIELD(image), 0, 0, "IMAGE", "in place of the argument" },
 	{ "name", 0, PARAM_TEXT, MADE, FIELD(name), 0, 0, "NAME", "label name=NAME" },
-	{ "label", 0, PARAM_PAIRS, MADE | VERB_PS | VERB_RM | VERB_STATS, FIELD(labels), 0, 0,
-	  "KEY=VALUE", "give, or select by, a label; may be repeated" },
+	{ "label", 0, PARAM_PAIRS, MADE | VERB_PS | VERB_RM | VERB_STATS | VERB_CHANGE,
+	  FIELD(labels), 0, 0, "KEY=VALUE", "give, or select by, a label; may be repeated" },
 	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0, "none|private",
 	  "unix sockets only, or a namespace with loopback" },
 	{ "memory", 'm', PARAM_BYTES, MADE, FIELD(memory_bytes), 1 << 20, 1ull << 46, "SIZE",
@@ -81,7 +81,11 @@ static const struct param params[] = {
 	{ "ttl", 0, PARAM_TIME, MADE, FIELD(ttl_ms), S, YEAR_MS, "TIME", "destroyed after" },
 	{ "idle-ttl", 0, PARAM_TIME, MADE, FIELD(idle_ttl_ms), S, YEAR_MS, "TIME",
 	  "destroyed when nothing was asked of it for" },
-	{ "on-timeout", 0, PARAM_CHOICE, MADE, FIELD(on_timeout), 0, 0, "destroy",
+	{ "ttl", 0, PARAM_TIME, VERB_CHANGE, FIELD(ttl_ms), 0, 30 * DAY_MS, "TIME",
+	  "destroyed after, from now on; 0: the engine's default" },
+	{ "idle-ttl", 0, PARAM_TIME, VERB_CHANGE, FIELD(idle_ttl_ms), 0, 30 * DAY_MS, "TIME",
+	  "destroyed when nothing was asked of it for; 0: never" },
+	{ "on-timeout", 0, PARAM_CHOICE, MADE | VERB_CHANGE, FIELD(on_timeout), 0, 0, "destroy",
 	  "what its ttl brings" },
 	{ "allow-degraded", 0, PARAM_ON, MADE, FIELD(allow_degraded), 0, 0, NULL,
 	  "go without limits that this host cannot enforce" },
@@ -212,6 +216,8 @@ static int amount_set(const struct param *p, const char *option, const char *tex
 		return complain(options, option, what);
 	}
 	*(uint64_t *)((char *)options + p->offset) = amount;
+	options->has_ttl |= p->offset == FIELD(ttl_ms);
+	options->has_idle_ttl |= p->offset == FIELD(idle_ttl_ms);
 	return 0;
 }
 

@@ -14,7 +14,11 @@ enum verb {
 	VERB_STATS = 1 << 5,
 	VERB_CHECK = 1 << 6,
 	VERB_VERSION = 1 << 7,
-	VERB_ALL = (1 << 8) - 1,
+	VERB_LABEL = 1 << 16,
+	VERB_CHANGE = 1 << 17,
+	VERB_INSPECT = 1 << 18,
+	VERB_WAIT = 1 << 19,
+	VERB_ALL = (1 << 30) - 1,
 };
 
 /* The most that engines keep of one stream. */
@@ -38,6 +42,7 @@ struct options {
 	uint64_t pids_max, cpu_permille, cpu_weight, io_weight, count, ttl_ms, idle_ttl_ms;
 	uint64_t on_timeout; /* enum dsec_on_timeout */
 	bool allow_degraded, fresh_root, sched_idle, remove, keep;
+	bool has_ttl, has_idle_ttl; /* change: where 0 means something */
 	/* run, exec */
 	struct texts env; /* "NAME=value"; create, too */
 	const char *cwd, *user, *status_file;

@@ -8,6 +8,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/select.h"
+#include "sdk/cli/settings.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -15,38 +16,10 @@
 enum { PS_ID, PS_STATE, PS_EXECS, PS_AGE, PS_IDLE, PS_TTL, PS_IMAGE, PS_LABELS };
 
 static const struct column columns[] = {
-	[PS_ID] = { "ID", 26 },	      [PS_STATE] = { "STATE", 10 },  [PS_EXECS] = { "EXECS", 9 },
+	[PS_ID] = { "ID", 26 },	      [PS_STATE] = { "STATE", 11 },  [PS_EXECS] = { "EXECS", 9 },
 	[PS_AGE] = { "AGE", 7 },      [PS_IDLE] = { "IDLE", 7 },     [PS_TTL] = { "TTL", 7 },
 	[PS_IMAGE] = { "IMAGE", 20 }, [PS_LABELS] = { "LABELS", 0 }, { NULL, 0 },
 };
-
-static const char *state_name(uint32_t state)
-{
-	static const char *const names[] = { "other", "creating", "running", "destroying" };
-
-	return names[state < sizeof(names) / sizeof(names[0]) ? state : 0];
-}
-
-/* Bytes that are no UTF-8 cannot be keys: labels with any are listed beside the others. */
-static void labels_add(json_t *object, const struct dsec_row *row)
-{
-	json_t *labels = json_object(), *others = json_array();
-
-	for (uint32_t at = 0; at < row->label_count; at++) {
-		struct dsec_bytes key = row->labels[at].key, value = row->labels[at].value;
-
-		if (value_is_utf8(key))
-			(void)json_object_setn_new(labels, key.data, key.bytes, json_text(value));
-		if (!value_is_utf8(key) || !value_is_utf8(value))
-			(void)json_array_append_new(others,
-						    json_pack("{s:o, s:o}", "key", json_base64(key),
-							      "value", json_base64(value)));
-	}
-	(void)json_object_set_new(object, "labels", labels);
-	if (json_array_size(others))
-		(void)json_object_set(object, "labels_base64", others);
-	json_decref(others);
-}
 
 static void row_json(const struct dsec_row *row)
 {
@@ -62,7 +35,7 @@ static void row_json(const struct dsec_row *row)
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
 	(void)json_object_set_new(object, "idle_ms", json_amount(row->idle_ms));
 	(void)json_object_set_new(object, "ttl_ms", json_amount(row->ttl_ms));
-	labels_add(object, row);
+	labels_add(object, row->labels, row->label_count);
 	(void)json_line(stdout, object); /* told at the end, by main() */
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sdk/cli/report.h"
+#include "sdk/cli/values.h"
 
 static const struct {
 	uint32_t limit; /* enum dsec_limit */
@@ -14,6 +15,23 @@ static const struct {
 	{ DSEC_LIMIT_PIDS, "pids" },	 { DSEC_LIMIT_CPU, "cpu" },
 	{ DSEC_LIMIT_IO, "io" },	 { DSEC_LIMIT_IO_WEIGHT, "io-weight" },
 };
+
+const char *state_name(uint32_t state)
+{
+	static const char *const states[] = { "other",	    "creating",	   "running",
+					      "destroying", "quarantined", "ended" };
+
+	return states[state < sizeof(states) / sizeof(states[0]) ? state : 0];
+}
+
+const char *cause_name(uint32_t cause)
+{
+	static const char *const causes[] = { "none",	  "destroyed",	  "ttl",
+					      "idle-ttl", "disconnected", "died",
+					      "oom",	  "stopped",	  "cancelled" };
+
+	return causes[cause < sizeof(causes) / sizeof(causes[0]) ? cause : 0];
+}
 
 void limits_text(uint64_t limits, char ret_text[LIMITS_TEXT_BYTES])
 {
@@ -51,4 +69,25 @@ void settings_add(json_t *object, const struct dsec_created *s)
 		json_string(s->on_disconnect == DSEC_DISCONNECT_DESTROY ? "destroy" : "keep"));
 	(void)json_object_set_new(object, "unenforced", json_integer(s->unenforced));
 	(void)json_object_set_new(object, "reused", json_boolean(s->reused));
+}
+
+/* Bytes that are no UTF-8 cannot be keys: labels with any are listed beside the others. */
+void labels_add(json_t *object, const struct dsec_label *all, uint32_t count)
+{
+	json_t *labels = json_object(), *others = json_array();
+
+	for (uint32_t at = 0; at < count; at++) {
+		struct dsec_bytes key = all[at].key, value = all[at].value;
+
+		if (value_is_utf8(key))
+			(void)json_object_setn_new(labels, key.data, key.bytes, json_text(value));
+		if (!value_is_utf8(key) || !value_is_utf8(value))
+			(void)json_array_append_new(others,
+						    json_pack("{s:o, s:o}", "key", json_base64(key),
+							      "value", json_base64(value)));
+	}
+	(void)json_object_set_new(object, "labels", labels);
+	if (json_array_size(others))
+		(void)json_object_set(object, "labels_base64", others);
+	json_decref(others);
 }

@@ -9,5 +9,8 @@ enum { LIMITS_TEXT_BYTES = 64 };
 
 /* The names of limits, each after a space: " memory pids". */
 void limits_text(uint64_t limits, char ret_text[LIMITS_TEXT_BYTES]);
+const char *state_name(uint32_t state);
+const char *cause_name(uint32_t cause);
 /* Adds them to an object; what fails is memory alone. */
 void settings_add(json_t *object, const struct dsec_created *settings);
+void labels_add(json_t *object, const struct dsec_label *labels, uint32_t count);

@@ -162,3 +162,57 @@ Test(cli_params, only_options_of_every_verb_stand_before_it)
 	cr_assert(options.json);
 	cr_assert_eq(params_parse_global(2, bad, &options), -EINVAL);
 }
+
+Test(cli_params, limits_and_times_of_a_sandbox_are_understood)
+{
+	struct line *line = parse(VERB_CREATE,
+				  "--memory 1G --swap 512M --cpus 1.5 --cpu-weight 50 --pids 64 "
+				  "--disk 2G --inodes 1000 --io 10M --io-weight 7 --ttl 90s "
+				  "--idle-ttl 5m --on-timeout destroy --sched-idle "
+				  "--allow-degraded debian");
+	struct options *o = &line->options;
+
+	cr_assert_eq(line->result, 0, "%s", o->problem);
+	cr_expect_eq(o->swap_bytes, 512ull << 20);
+	cr_expect_eq(o->cpu_permille, 1500);
+	cr_expect_eq(o->cpu_weight, 50);
+	cr_expect_eq(o->inodes, 1000);
+	cr_expect_eq(o->io_bytes_per_s, 10ull << 20);
+	cr_expect_eq(o->io_weight, 7);
+	cr_expect_eq(o->idle_ttl_ms, 300000);
+	cr_expect_eq(o->on_timeout, DSEC_ON_TIMEOUT_DESTROY);
+	cr_expect(o->sched_idle && o->allow_degraded);
+	line_free(line);
+}
+
+Test(cli_params, limits_out_of_their_range_are_refused_by_name)
+{
+	static const char *const wrong[] = {
+		"--cpus 0.005",	     "--cpus 1.x",     "--cpu-weight 0", "--cpu-weight 10001",
+		"--io 1K",	     "--io-weight 0",  "--inodes 3",	 "--on-timeout pause",
+		"--on-timeout none", "--swap 100000T", "--ttl 1ms",	 "--idle-ttl 0",
+	};
+
+	for (size_t at = 0; at < sizeof(wrong) / sizeof(wrong[0]); at++) {
+		struct line *line = parse(VERB_CREATE, wrong[at]);
+		size_t name = strcspn(wrong[at], " ");
+
+		cr_assert_eq(line->result, -EINVAL, "%s", wrong[at]);
+		cr_assert(!strncmp(line->options.problem, wrong[at], name), "%s: %s", wrong[at],
+			  line->options.problem);
+		line_free(line);
+	}
+}
+
+Test(cli_params, a_change_to_no_time_is_not_the_same_as_no_change)
+{
+	struct line *line = parse(VERB_CHANGE, "--idle-ttl 0 id");
+
+	cr_assert_eq(line->result, 0);
+	cr_expect(line->options.has_idle_ttl && !line->options.has_ttl);
+	cr_expect_eq(line->options.idle_ttl_ms, 0);
+	line_free(line);
+	line = parse(VERB_CHANGE, "--pids 3 id");
+	cr_assert_eq(line->result, -EINVAL);
+	line_free(line);
+}

@@ -158,3 +158,27 @@ Test(cli_values, bytes_that_are_no_text_are_base64_beside_a_null)
 		json_decref(object);
 	}
 }
+
+Test(cli_values, shares_of_a_cpu_have_three_digits_behind_the_point)
+{
+	static const struct {
+		const char *text;
+		uint64_t permille;
+		const char *printed;
+	} good[] = { { "2", 2000, "2" },      { "0.5", 500, "0.5" },   { "1.25", 1250, "1.25" },
+		     { "0.010", 10, "0.01" }, { "0.001", 1, "0.001" }, { "16.000", 16000, "16" } };
+	static const char *const bad[] = { "", ".5", "1.", "1.2345", "1.5x", "-1", "1,5", "0x1" };
+	char text[VALUE_TEXT_BYTES];
+	uint64_t permille;
+
+	for (size_t at = 0; at < sizeof(good) / sizeof(good[0]); at++) {
+		cr_assert_eq(value_parse_permille(good[at].text, &permille), 0, "%s",
+			     good[at].text);
+		cr_assert_eq(permille, good[at].permille, "%s", good[at].text);
+		value_print_permille(permille, text);
+		cr_assert_str_eq(text, good[at].printed);
+	}
+	for (size_t at = 0; at < sizeof(bad) / sizeof(bad[0]); at++)
+		cr_assert_eq(value_parse_permille(bad[at], &permille), -EINVAL, "%s", bad[at]);
+	cr_assert_eq(value_parse_permille("18446744073709551615", &permille), -ERANGE);
+}

@@ -179,6 +179,49 @@ class EngineTest(CliTest):
         self.assertEqual(self.good("ps", "-q"), "")
         self.good("rm", sandbox)
 
+    def inspected(self, sandbox):
+        return json.loads(self.good("inspect", "--json", sandbox))
+
+    def test_labels_and_times_change_and_nothing_else(self):
+        sandbox = self.create("--label", "a=1", "--label", "b=2", "--idle-ttl", "5m")
+        self.good("label", sandbox, "b=two", "c=3", "a-")
+        self.good("change", sandbox, "--ttl", "90s")
+        seen = self.inspected(sandbox)
+        self.assertEqual(seen["labels"], {"b": "two", "c": "3"})
+        self.assertEqual((seen["ttl_s"], seen["idle_ttl_s"]), (90, 300))
+        self.assertLessEqual(seen["ttl_ms"], 90000)
+        row = json.loads(self.good("ps", "--json"))
+        self.assertEqual(row["labels"], seen["labels"])
+        self.assertLessEqual(row["ttl_ms"], 90000)
+        for words in (("change", sandbox), ("label", sandbox), ("label", sandbox, "x")):
+            ran = self.ask(*words)
+            self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
+
+    def test_inspect_shows_what_is_and_wait_why_it_ended(self):
+        sandbox = self.create("--pids", "77", "--ttl", "2s")
+        seen = self.inspected(sandbox)
+        self.assertEqual((seen["state"], seen["pids_max"]), ("running", 77))
+        self.assertEqual(seen["on_timeout"], "destroy")
+        lines = self.good("inspect", sandbox).splitlines()
+        self.assertIn("processes    1 of 77", lines)
+        ran = self.ask("wait", sandbox, "--timeout", "100ms")
+        self.assertEqual(ran.returncode, 124)
+        self.assertEqual(self.good("wait", sandbox, "--timeout", "30s"), "ttl\n")
+        seen = self.inspected(sandbox)
+        self.assertEqual((seen["state"], seen["cause"]), ("ended", "ttl"))
+
+    def test_a_limit_that_cannot_be_enforced_is_refused_by_name(self):
+        unenforced = json.loads(self.good("version", "--json"))["engine"]["unenforced"]
+        if not unenforced & 4:
+            self.skipTest("this host enforces all limits")
+        ran = self.ask("create", "small", "--cpus", "0.5")
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"create.cpu", ran.stderr)
+        self.assertIn(b"allow degraded", ran.stderr)
+        ran = self.ask("create", "small", "--cpus", "0.5", "--allow-degraded")
+        self.assertEqual(ran.returncode, 0)
+        self.assertIn(b"not enforced on this host: cpu", ran.stderr)
+
     def test_exit_statuses_say_how_the_program_ended(self):
         sandbox = self.create()
         for command, status, said in (

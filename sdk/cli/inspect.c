@@ -1,0 +1,233 @@
+/* `dsec inspect` and `dsec wait`: one sandbox, while it lives and afterwards. Called by main.c. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/json.h"
+#include "sdk/cli/select.h"
+#include "sdk/cli/settings.h"
+#include "sdk/cli/values.h"
+#include "sdk/cli/verbs.h"
+
+enum { WAIT_PAUSE_MS = 100 };
+
+static json_t *inspected_json(const struct dsec_inspected *seen)
+{
+	json_t *object = json_object();
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_object_set_new(object, "id", json_id(seen->id));
+	(void)json_object_set_new(object, "state", json_string(state_name(seen->state)));
+	(void)json_object_set_new(object, "cause", json_string(cause_name(seen->cause)));
+	if (seen->state == DSEC_STATE_ENDED) {
+		(void)json_object_set_new(object, "ended_ms", json_amount(seen->ended_ms));
+		return object;
+	}
+	(void)json_add_bytes(object, "image", seen->image);
+	(void)json_add_bytes(object, "hostname", seen->hostname);
+	(void)json_add_bytes(object, "user", seen->user);
+	(void)json_object_set_new(object, "age_ms", json_amount(seen->age_ms));
+	(void)json_object_set_new(object, "idle_ms", json_amount(seen->idle_ms));
+	(void)json_object_set_new(object, "ttl_ms", json_amount(seen->ttl_ms));
+	(void)json_object_set_new(object, "execs_running", json_amount(seen->execs_running));
+	(void)json_object_set_new(object, "execs_total", json_amount(seen->execs_total));
+	(void)json_object_set_new(object, "processes", json_integer(seen->processes));
+	(void)json_object_set_new(object, "cpu_us", json_amount(seen->cpu_us));
+	(void)json_object_set_new(object, "memory_now_bytes", json_amount(seen->memory_bytes));
+	(void)json_object_set_new(object, "memory_peak_bytes",
+				  json_amount(seen->memory_peak_bytes));
+	(void)json_object_set_new(object, "disk_used_bytes", json_amount(seen->disk_bytes));
+	(void)json_object_set_new(object, "inodes_used", json_amount(seen->inodes));
+	(void)json_object_set_new(object, "oom_kills", json_amount(seen->oom_kills));
+	settings_add(object, &seen->settings);
+	labels_add(object, seen->labels, seen->label_count);
+	return object;
+}
+
+/* Whether stdout took it is told at the end, by main(). */
+static void line_show(const char *name, const char *text)
+{
+	(void)printf("%-12s %s\n", name, text);
+}
+
+static void bytes_show(const char *name, uint64_t now, uint64_t limit)
+{
+	char used[VALUE_TEXT_BYTES], most[VALUE_TEXT_BYTES], text[3 * VALUE_TEXT_BYTES];
+
+	value_print_bytes(now, used);
+	value_print_bytes(limit, most);
+	(void)snprintf(text, sizeof(text), "%s of %s", used, limit ? most : "no limit"); /* fits */
+	line_show(name, text);
+}
+
+static void time_show(const char *name, uint64_t ms)
+{
+	char text[VALUE_TEXT_BYTES];
+
+	value_print_ms(ms, text);
+	line_show(name, text);
+}
+
+static void text_show(const char *name, struct dsec_bytes bytes)
+{
+	(void)printf("%-12s ", name);
+	value_write(stdout, bytes);
+	(void)fputc('\n', stdout);
+}
+
+static void limits_show(const struct dsec_created *s)
+{
+	char text[LIMITS_TEXT_BYTES];
+
+	if (s->cpu_max_permille) {
+		value_print_permille(s->cpu_max_permille, text);
+		line_show("cpus", text);
+	}
+	if (s->cpu_weight)
+		(void)printf("%-12s %u\n", "cpu-weight", s->cpu_weight);
+	if (s->flags & DSEC_CREATE_SCHED_IDLE)
+		line_show("sched-idle", "yes");
+	if (s->io_bytes_per_s) {
+		value_print_exact_bytes(s->io_bytes_per_s, text);
+		line_show("io", text);
+	}
+	if (s->io_weight)
+		(void)printf("%-12s %u\n", "io-weight", s->io_weight);
+	if (!s->unenforced)
+		return;
+	limits_text(s->unenforced, text);
+	line_show("unenforced", text + 1);
+}
+
+static void inspected_show(const struct dsec_inspected *seen)
+{
+	char text[2 * VALUE_TEXT_BYTES];
+
+	dsec_id_print(seen->id, text);
+	line_show("id", text);
+	line_show("state", state_name(seen->state));
+	if (seen->cause)
+		line_show("cause", cause_name(seen->cause));
+	if (seen->state == DSEC_STATE_ENDED) {
+		time_show("ended ago", seen->ended_ms);
+		return;
+	}
+	text_show("image", seen->image);
+	line_show("network", network_name(seen->settings.network));
+	time_show("age", seen->age_ms);
+	time_show("idle", seen->idle_ms);
+	time_show("ttl left", seen->ttl_ms);
+	(void)printf("%-12s %" PRIu64 " running, %" PRIu64 " in all\n", "execs",
+		     seen->execs_running, seen->execs_total);
+	(void)printf("%-12s %u of %u\n", "processes", seen->processes, seen->settings.pids_max);
+	bytes_show("memory", seen->memory_bytes, seen->settings.memory_bytes);
+	bytes_show("disk", seen->disk_bytes, seen->settings.disk_bytes);
+	(void)printf("%-12s %" PRIu64 " of %" PRIu64 "\n", "inodes",
+		     seen->inodes == UINT64_MAX ? 0 : seen->inodes, seen->settings.inodes);
+	limits_show(&seen->settings);
+	for (uint32_t at = 0; at < seen->label_count; at++) {
+		(void)printf("%-12s ", at ? "" : "labels");
+		value_write(stdout, seen->labels[at].key);
+		(void)fputc('=', stdout);
+		value_write(stdout, seen->labels[at].value);
+		(void)fputc('\n', stdout);
+	}
+}
+
+/* ---- inspect ---- */
+
+static void inspected_tell(void *state, const struct dsec_event *event)
+{
+	const struct options *options = state;
+	auto_json json_t *json = NULL;
+
+	if (!event->body)
+		return;
+	if (!options->json) {
+		inspected_show(event->body);
+		return;
+	}
+	json = inspected_json(event->body);
+	(void)json_line(stdout, json); /* told at the end, by main() */
+}
+
+int verb_inspect(const struct options *options)
+{
+	struct session session = { .options = options };
+	int status = EXIT_TROUBLE;
+	struct dsec_id id;
+
+	if (options->argument_count != 1) {
+		status = session_refuse(&session, "inspect wants one id");
+	} else if (session_open(&session, false) == 0 &&
+		   select_one(&session, options->arguments[0], &id) == 0) {
+		struct dsec_call call = session_call(&session);
+
+		if (session_events(&session, dsec_inspect(session.d, &call, id), "inspect",
+				   inspected_tell, (void *)options) == 0)
+			status = 0;
+	}
+	return session_end(&session, status);
+}
+
+/* ---- wait ---- */
+
+static void inspected_keep(void *state, const struct dsec_event *event)
+{
+	if (event->body)
+		*(struct dsec_inspected *)state = *(const struct dsec_inspected *)event->body;
+}
+
+static uint64_t clock_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail */
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int wait_for(struct session *session, struct dsec_id id)
+{
+	const struct timespec pause = { 0, WAIT_PAUSE_MS * 1000000l };
+	const struct options *o = session->options;
+	uint64_t end_ms = o->timeout_ms ? clock_ms() + o->timeout_ms : UINT64_MAX;
+	struct dsec_inspected seen = { 0 };
+	auto_json json_t *json = NULL;
+
+	for (;;) {
+		struct dsec_call call = session_call(session);
+
+		if (session_events(session, dsec_inspect(session->d, &call, id), "wait",
+				   inspected_keep, &seen) < 0)
+			return EXIT_TROUBLE;
+		if (seen.state == DSEC_STATE_ENDED)
+			break;
+		if (clock_ms() >= end_ms) {
+			(void)session_fail_error(session, -ETIMEDOUT, "wait", "it lives on");
+			return EXIT_TIMED_OUT;
+		}
+		(void)nanosleep(&pause, NULL); /* waking early only costs a look */
+	}
+	json = inspected_json(&seen);
+	if (!o->json)
+		(void)puts(cause_name(seen.cause)); /* told at the end, by main() */
+	session_tell(session, json);
+	return 0;
+}
+
+int verb_wait(const struct options *options)
+{
+	struct session session = { .options = options };
+	int status = EXIT_TROUBLE;
+	struct dsec_id id;
+
+	if (options->argument_count != 1)
+		status = session_refuse(&session, "wait wants one id");
+	else if (session_open(&session, false) == 0 &&
+		 select_one(&session, options->arguments[0], &id) == 0)
+		status = wait_for(&session, id);
+	return session_end(&session, status);
+}
