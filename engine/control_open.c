@@ -51,12 +51,18 @@ static int node_identify(struct node *node)
 /* A directory that was named must be there; the default one may come later. */
 static int images_check(const struct config *config)
 {
-	if (access(config->images_path, R_OK | X_OK) == 0)
+	const bool given = config_is_given(config, "images");
+	struct stat st;
+	int r = stat(config->images_path, &st) < 0	     ? -errno :
+		!S_ISDIR(st.st_mode)			     ? -ENOTDIR :
+		access(config->images_path, R_OK | X_OK) < 0 ? -errno :
+							       0;
+
+	if (r == 0)
 		return 0;
-	log_warning("images cannot be read path=\"%s\" err=%s%s", config->images_path,
-		    strerror(errno),
-		    config_is_given(config, "images") ? "" : ", continuing without any");
-	return config_is_given(config, "images") ? -ENOENT : 0;
+	log_line(given ? LOG_ERROR : LOG_WARNING, "images cannot be read path=\"%s\" err=%s%s",
+		 config->images_path, strerror(-r), given ? "" : ", continuing without any");
+	return given ? r : 0;
 }
 
 /* One line; the keeper's user alone may read the file, else it is no secret. */

@@ -12,7 +12,11 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 
-enum { ARENA_BYTES = 4 << 20 /* stdin goes in one piece */, LINE_BYTES_MAX = 1024 };
+enum {
+	ARENA_BYTES = 4 << 20 /* stdin goes in one piece */,
+	LINE_BYTES_MAX = 1024,
+	ANSWER_GRACE_MS = 1000
+};
 
 /* ---- what failed ---- */
 
@@ -112,6 +116,12 @@ static int status_file_open(struct session *session)
 	return -EINVAL;
 }
 
+/* --timeout is a program's own where there is one. */
+static uint32_t connect_ms(const struct options *options)
+{
+	return options->command_count ? 0 : (uint32_t)options->timeout_ms;
+}
+
 int session_open(struct session *session, bool may_start)
 {
 	struct dsec_open_opts opts = {
@@ -119,6 +129,7 @@ int session_open(struct session *session, bool may_start)
 		.address = session->options->address,
 		.images = session->options->images,
 		.arena_bytes = ARENA_BYTES,
+		.connect_ms = connect_ms(session->options),
 		/* A program went with its engine: the next one would call its sandbox absent. */
 		.reconnect_ms = session->options->command_count ? UINT32_MAX : 0,
 	};
@@ -161,12 +172,15 @@ struct dsec_call session_call(const struct session *session)
 int session_events(struct session *session, int64_t ticket, const char *what,
 		   void (*seen)(void *state, const struct dsec_event *event), void *state)
 {
+	const uint32_t limit_ms = session_call(session).timeout_ms;
+	/* The engine keeps the time; one that does not answer at all cannot. */
+	const int wait_ms = limit_ms ? (int)limit_ms + ANSWER_GRACE_MS : -1;
 	struct dsec_event *event;
 	bool told = false, last = false;
 	int r;
 
 	while (!last) {
-		r = ticket < 0 ? (int)ticket : dsec_wait(session->d, ticket, -1, &event);
+		r = ticket < 0 ? (int)ticket : dsec_wait(session->d, ticket, wait_ms, &event);
 		if (r < 0) {
 			(void)session_fail_error(session, r, "request", dsec_error(session->d, r));
 			return r;

@@ -84,8 +84,13 @@ int streams_open(struct streams *streams)
 
 	*streams = (struct streams){ 0 };
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
-		/* The lowest that is free: fd itself, since those below it are open. */
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+		/*
+		 * The lowest that is free: fd itself, since those below it are open. What is
+		 * written to a closed stdout must not count as told.
+		 */
+		const int mode = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
+
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode) != fd)
 			return -errno;
 	}
 	r = stream_open(&streams->out, STDOUT_FILENO, &stdout,

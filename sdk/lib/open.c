@@ -21,7 +21,12 @@
 #include "sdk/lib/error.h"
 #include "sdk/lib/structs.h"
 
-enum { SPIN_US_DEFAULT = 5, SPIN_US_MAX = 1000, RECONNECT_MS_DEFAULT = 10 * 1000 };
+enum {
+	SPIN_US_DEFAULT = 5,
+	SPIN_US_MAX = 1000,
+	RECONNECT_MS_DEFAULT = 10 * 1000,
+	RESET_WAIT_MS = 10
+};
 
 int64_t dsec__clock_ns(void)
 {
@@ -154,9 +159,8 @@ int dsec__connect(struct dsec *d)
 	return 0;
 }
 
-static int socket_connect(struct dsec *d)
+static int socket_connect(struct dsec *d, int64_t end_ns)
 {
-	int64_t end_ns = dsec__clock_ns() + HANDSHAKE_WAIT_MS * 1000000ll;
 	int r;
 
 	/* EAGAIN: its queue of connections is full, for which there is no event to wait for. */
@@ -186,9 +190,8 @@ static int socket_await(struct dsec *d, short events, int64_t end_ns)
 	return r ? 0 : -ETIMEDOUT;
 }
 
-static int connection_shake(struct dsec *d)
+static int connection_shake(struct dsec *d, int64_t end_ns)
 {
-	int64_t end_ns = dsec__clock_ns() + HANDSHAKE_WAIT_MS * 1000000ll;
 	struct handshake handshake;
 	int r;
 
@@ -204,14 +207,40 @@ static int connection_shake(struct dsec *d)
 	return r < 0 ? r : 0;
 }
 
-static void connection_close(struct dsec *d)
+static void socket_drop(struct dsec *d)
 {
-	dsec__reconnect_done(d);
 	if (d->transport)
 		d->transport->close(d);
 	if (d->socket_fd >= 0)
-		(void)close(d->socket_fd); /* nothing to do about a failing close, here and below */
-	(void)close(d->kick_fd);
+		(void)close(d->socket_fd); /* nothing to do about a failing close */
+	d->socket_fd = -1;
+}
+
+/*
+ * The socket outlives an engine: who came by it as that ended is reset, and then asks the next one.
+ */
+static int connection_make(struct dsec *d, uint32_t connect_ms)
+{
+	int64_t end_ns =
+		dsec__clock_ns() + (connect_ms ? connect_ms : HANDSHAKE_WAIT_MS) * 1000000ll;
+	int r;
+
+	for (;;) {
+		r = socket_connect(d, end_ns);
+		if (r == 0)
+			r = connection_shake(d, end_ns);
+		if ((r != -ECONNRESET && r != -EPIPE) || dsec__clock_ns() >= end_ns)
+			return r;
+		socket_drop(d);
+		(void)usleep(RESET_WAIT_MS * 1000);
+	}
+}
+
+static void connection_close(struct dsec *d)
+{
+	dsec__reconnect_done(d);
+	socket_drop(d);
+	(void)close(d->kick_fd); /* nothing to do about a failing close, here and below */
 	(void)close(d->timer_fd);
 	dsec__private_stop(d);
 }
@@ -257,9 +286,7 @@ static int connection_build(struct dsec *d, const struct dsec_open_opts *opts)
 		reconnect->patience_ns = 0; /* when it goes it is gone, with all it had */
 	}
 	reconnect->opts.images = NULL; /* the caller's, and of no more use */
-	r = socket_connect(d);
-	if (r == 0)
-		r = connection_shake(d);
+	r = connection_make(d, opts->connect_ms);
 	reconnect->up_ns = dsec__clock_ns();
 	reconnect->heard = true;
 	return r;
@@ -277,8 +304,6 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret)
 		r = dsec__struct_take(&known, sizeof(known), opts, "open");
 	if (r < 0)
 		return r;
-	if (known.reserved)
-		return dsec__fail(-EINVAL, "open: reserved is not 0");
 	d = connection_new(known.spin_us);
 	if (!d)
 		return dsec__fail(-ENOMEM, "open: no memory, or no descriptor");

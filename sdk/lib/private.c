@@ -91,13 +91,14 @@ static int log_new(void)
 	return fd;
 }
 
-/* The last line that it said, for the error. */
-static void log_last(int fd, char *line, size_t line_bytes)
+/* What it said of why it ended: its first error, which the others follow from, or its last line. */
+static void log_reason(int fd, char *line, size_t line_bytes)
 {
+	static const char mark[] = " dsecd error ";
 	char text[LOG_BYTES + 1];
 	ssize_t n = pread(fd, text, LOG_BYTES, 0);
+	char *start, *found;
 	size_t end;
-	char *start;
 
 	line[0] = '\0';
 	if (n <= 0)
@@ -108,6 +109,11 @@ static void log_last(int fd, char *line, size_t line_bytes)
 		text[--end] = '\0';
 	start = strrchr(text, '\n');
 	start = start ? start + 1 : text;
+	found = strstr(text, mark);
+	if (found) {
+		start = found + strlen(mark);
+		start[strcspn(start, "\n")] = '\0';
+	}
 	(void)snprintf(line, line_bytes, "%s", start); /* cut is fine */
 }
 
@@ -267,7 +273,7 @@ int dsec__private_start(struct dsec *d, const char *images)
 		return 0;
 	line[0] = '\0';
 	if (engine->log_fd >= 0)
-		log_last(engine->log_fd, line, sizeof(line));
+		log_reason(engine->log_fd, line, sizeof(line));
 	return dsec__fail(r, "open: %s did not start: %s", program,
 			  line[0]      ? line :
 			  r == -ECHILD ? "it ended before it was ready" :

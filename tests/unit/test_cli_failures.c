@@ -35,7 +35,8 @@ Test(cli_failures, output_does_not_get_into_the_engines_socket_when_descriptors_
 	struct script script = { .out = "this is no request", .result = { .reason = DSEC_EXIT } };
 	const int closed[3] = { -1, -1, -1 };
 
-	cr_assert_eq(cli_run_fds(&script, "run -i debian -- prog", closed), 0);
+	cr_assert_eq(cli_run_fds(&script, "run -i debian -- prog", closed), 125,
+		     "there was output, and nobody has it");
 	cr_assert_str_eq(script.seen, "prog||||", "stdin is empty: %s", script.seen);
 	cr_assert_eq(script.destroyed, 1, "the engine understood what came after the output");
 }

@@ -399,7 +399,11 @@ static void serve_nothing(struct peer *peer, uint32_t channel,
 
 static int open_result(struct peer *peer)
 {
-	struct dsec_open_opts opts = { .size = sizeof(opts), .address = peer->address };
+	struct dsec_open_opts opts = {
+		.size = sizeof(opts),
+		.address = peer->address,
+		.connect_ms = 500,
+	};
 	struct dsec *d = NULL;
 	int r = dsec_open(&opts, &d);
 
@@ -463,11 +467,39 @@ BOTH_TRANSPORTS(a_refusal_says_why)
 	}
 }
 
-BOTH_TRANSPORTS(an_engine_that_hangs_up_in_the_handshake_is_an_error)
+BOTH_TRANSPORTS(an_engine_that_hangs_up_or_does_not_answer_is_an_error_in_time)
 {
 	struct peer_options options = { .serve = serve_nothing, .goes_before = PEER_WELCOME };
+	int r;
 
-	cr_assert_eq(open_result(peer_start(transport, &options)), -ECONNRESET);
+	cr_assert_eq(open_result(peer_start(transport, &options)), -ETIMEDOUT, "not accepted");
+	options.connections = UINT32_MAX;
+	r = open_result(peer_start(transport, &options));
+	/* The time may end between two tries, or within one. */
+	cr_assert(r == -ECONNRESET || r == -EPIPE || r == -ETIMEDOUT, "%d", r);
+}
+
+/* As an engine that ends when clients are in its queue, and the one after it. */
+static void arrive_third_stays(struct peer *peer)
+{
+	if (peer->connection == 2)
+		peer->options.goes_before = PEER_STAYS;
+}
+
+BOTH_TRANSPORTS(an_engine_that_hangs_up_in_the_handshake_is_asked_again)
+{
+	for (enum peer_stage stage = PEER_HELLO; stage <= PEER_GO; stage++) {
+		struct peer_options options = {
+			.serve = serve_nothing,
+			.goes_before = stage,
+			.arrive = arrive_third_stays,
+			.connections = 3,
+		};
+
+		if (transport == DSEC_TRANSPORT_STREAM && stage > PEER_WELCOME)
+			break; /* its handshake ends there */
+		cr_assert_eq(open_result(peer_start(transport, &options)), 0, "stage %d", stage);
+	}
 }
 
 /* ---- addresses ---- */

@@ -106,7 +106,7 @@ struct dsec_open_opts {
 	uint32_t spin_us; /* before sleeping, with more than one CPU; 0: 5; UINT32_MAX: never */
 	/* How long to try when the engine went; 0: 10 s; UINT32_MAX: never. Not for private: */
 	uint32_t reconnect_ms;
-	uint32_t reserved; /* 0 */
+	uint32_t connect_ms; /* how long an engine may take to answer dsec_open(); 0: 10 s */
 };
 
 /*
