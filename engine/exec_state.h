@@ -56,8 +56,6 @@ struct exec {
 struct status exec_limits(struct exec *exec, const struct request *request);
 /* A limit that this host does not give, by its name: run->failed_limit. */
 struct status exec_limit_refusal(const struct exec *exec);
-/* The exec of that number, if it has not ended; else the status that says so. */
-struct status exec_find(struct sandbox *sandbox, uint64_t number, struct exec **ret);
 /* To its request, if that still listens, and to the record. error: of its flow. */
 void exec_report(struct exec *exec, int error);
 /* The same request again: its result as recorded, without the output, or why there is none. */

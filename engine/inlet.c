@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,19 +94,66 @@ static void inlet_end(struct inlet *inlet)
 		inlet->closed(inlet, 0);
 }
 
+/*
+ * A terminal has no end but one that is typed: the character for it (VEOF, unless the program
+ * changed that) once at the beginning of a line, and twice where a line has begun. False: nothing
+ * is to be typed any more.
+ */
+static bool inlet_type_end(struct inlet *inlet)
+{
+	static const char end[] = { 4, 4 };
+	bool at_start = !inlet->typed || strchr("\n\r\4", inlet->typed);
+
+	if (!inlet->is_terminal || inlet->end_typed)
+		return false;
+	inlet->chunk = malloc(sizeof end);
+	if (!inlet->chunk)
+		return false; /* closing it is the next best */
+	memcpy(inlet->chunk, end, sizeof end);
+	inlet->at = 0;
+	inlet->bytes = at_start ? 1 : 2;
+	inlet->end_typed = true;
+	return true;
+}
+
+static bool inlet_is_stopped(struct inlet *inlet)
+{
+	inlet->writing = false;
+	if (inlet->stopping && inlet->quiet)
+		inlet->quiet(inlet);
+	return inlet->stopping;
+}
+
+static void inlet_has_room(struct io_op *op, int res)
+{
+	struct inlet *inlet = container_of(op, struct inlet, op);
+
+	(void)res; /* writing says it again */
+	if (!inlet_is_stopped(inlet))
+		inlet_write(inlet);
+}
+
+/* Of a descriptor that does not wait: a terminal's. */
+static void inlet_await_room(struct inlet *inlet)
+{
+	inlet->writing = true;
+	inlet->op.done = inlet_has_room;
+	io_poll_once(inlet->io, &inlet->op, inlet->fd, POLLOUT);
+}
+
 static void inlet_wrote(struct io_op *op, int res)
 {
 	struct inlet *inlet = container_of(op, struct inlet, op);
 
-	inlet->writing = false;
-	if (inlet->stopping) {
-		if (inlet->quiet)
-			inlet->quiet(inlet);
+	if (inlet_is_stopped(inlet))
+		return;
+	if (res == -EAGAIN) {
+		inlet_await_room(inlet);
 		return;
 	}
 	if (res > 0)
 		inlet->at += (uint32_t)res;
-	else if (res != -EINTR && res != -EAGAIN) {
+	else if (res != -EINTR) {
 		inlet_broke(inlet, res ? res : -EIO);
 		return;
 	}
@@ -113,9 +161,10 @@ static void inlet_wrote(struct io_op *op, int res)
 		inlet_write(inlet);
 		return;
 	}
+	inlet->typed = inlet->chunk[inlet->bytes - 1];
 	free(inlet->chunk);
 	inlet->chunk = NULL;
-	if (inlet->last)
+	if (inlet->last && !inlet_type_end(inlet))
 		inlet_end(inlet);
 	inlet_pump(inlet);
 }
@@ -147,7 +196,9 @@ static struct status inlet_take(struct inlet *inlet, struct request *request)
 	if (inlet->ended)
 		return bytes ? input_invalid("it comes after the end") : STATUS_OK;
 	if (!bytes) {
-		inlet_end(inlet);
+		inlet->last = true;
+		if (!inlet_type_end(inlet))
+			inlet_end(inlet);
 		return STATUS_OK;
 	}
 	inlet->chunk = (char *)request->payload.payload;

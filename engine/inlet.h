@@ -22,7 +22,10 @@ struct inlet {
 	uint32_t at, bytes;
 	struct part *waiting, **waiting_last;
 	bool writing, last, ended, stopping; /* last: the chunk is the last one */
-	struct status over;		     /* not OK: what further input is answered with */
+	/* Set after inlet_open(): its end is typed, as Ctrl-D, for the line stays. */
+	bool is_terminal, end_typed;
+	char typed;	    /* the byte that was written last; 0: none */
+	struct status over; /* not OK: what further input is answered with */
 	void *owner;
 	/* May be NULL. All was written and the descriptor closed (0), or a write failed. */
 	void (*closed)(struct inlet *inlet, int error);

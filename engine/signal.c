@@ -33,7 +33,8 @@ static struct status signal_ended(void)
 	return signal_conflict("ended", "it has ended");
 }
 
-struct status exec_find(struct sandbox *sandbox, uint64_t number, struct exec **ret)
+/* The exec of that number, if it has not ended; else the status that says so. */
+static struct status exec_running(struct sandbox *sandbox, uint64_t number, struct exec **ret)
 {
 	struct exec *exec = sandbox->execs;
 
@@ -67,7 +68,7 @@ static struct status exec_named(const struct part *part, struct exec **ret)
 		return signal_invalid("number", NULL);
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
-	return exec_find(sandbox, entry->exec, ret);
+	return exec_running(sandbox, entry->exec, ret);
 }
 
 static struct status status_of_ask(int error)

@@ -117,6 +117,13 @@ void io_accept(struct io *io, struct io_op *op, int fd);
  * read until -EAGAIN before relying on the next one.
  */
 void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events);
+/* One event and then no more: res is the event mask. */
+void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events);
+/*
+ * Closes by a thread of the kernel's: for descriptors whose end may wait for others, as a
+ * terminal's does. The descriptor is gone when done() is called.
+ */
+void io_close_fd(struct io *io, struct io_op *op, int fd);
 /*
  * Wait for the end of a child of this process and reap it. `ret_info` is a siginfo_t that lives
  * until done(). (IORING_OP_WAITID, Linux 6.7.)

@@ -247,6 +247,19 @@ void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events)
 	io_uring_prep_poll_multishot(sqe_for(io, op), fd, events);
 }
 
+void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events)
+{
+	io_uring_prep_poll_add(sqe_for(io, op), fd, events);
+}
+
+void io_close_fd(struct io *io, struct io_op *op, int fd)
+{
+	struct io_uring_sqe *sqe = sqe_for(io, op);
+
+	io_uring_prep_close(sqe, fd);
+	sqe->flags |= IOSQE_ASYNC;
+}
+
 void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
 {
 	struct io_uring_sqe *sqe = sqe_for(io, op);

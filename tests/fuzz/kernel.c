@@ -16,7 +16,7 @@
 
 enum { FLIGHTS_MAX = 1024, LOOPS_MAX = 3 };
 
-enum kind { KIND_READ, KIND_WRITE, KIND_RECV, KIND_SEND, KIND_POLL };
+enum kind { KIND_READ, KIND_WRITE, KIND_RECV, KIND_SEND, KIND_POLL, KIND_POLL_ONCE, KIND_CLOSE };
 
 struct flight {
 	struct io *io;
@@ -195,6 +195,16 @@ void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events)
 	op_submit(io, op, (struct flight){ .kind = KIND_POLL, .fd = fd, .bytes = events });
 }
 
+void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events)
+{
+	op_submit(io, op, (struct flight){ .kind = KIND_POLL_ONCE, .fd = fd, .bytes = events });
+}
+
+void io_close_fd(struct io *io, struct io_op *op, int fd)
+{
+	op_submit(io, op, (struct flight){ .kind = KIND_CLOSE, .fd = fd });
+}
+
 void io_cancel(struct io *io, struct io_op *target)
 {
 	struct kernel *kernel = io->kernel;
@@ -222,7 +232,9 @@ static bool is_ready(const struct flight *flight, uint32_t *ret_events)
 					[KIND_SEND] = POLLOUT };
 	struct pollfd at = { .fd = flight->fd };
 
-	at.events = flight->kind == KIND_POLL ? (short)flight->bytes : wanted[flight->kind];
+	if (flight->kind == KIND_CLOSE)
+		return true;
+	at.events = flight->kind >= KIND_POLL ? (short)flight->bytes : wanted[flight->kind];
 	if (poll(&at, 1, 0) <= 0)
 		return false;
 	assert(!(at.revents & POLLNVAL)); /* an op on a descriptor that was closed */
@@ -236,7 +248,7 @@ static int flight_do(const struct flight *flight, uint32_t events)
 	size_t bytes = flight->bytes;
 	ssize_t r = 0;
 
-	if (flight->kind != KIND_POLL && bytes > 1 && choose(flight->io->kernel->choices, 4) == 3)
+	if (flight->kind < KIND_POLL && bytes > 1 && choose(flight->io->kernel->choices, 4) == 3)
 		bytes = 1 + choose_byte(flight->io->kernel->choices) % (bytes - 1);
 	switch (flight->kind) {
 	case KIND_READ:
@@ -252,7 +264,11 @@ static int flight_do(const struct flight *flight, uint32_t events)
 		r = send(flight->fd, flight->buffer, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
 		break;
 	case KIND_POLL:
+	case KIND_POLL_ONCE:
 		return (int)events;
+	case KIND_CLOSE:
+		r = close(flight->fd);
+		break;
 	}
 	return r < 0 ? -errno : (int)r;
 }
@@ -268,7 +284,8 @@ static void flight_land(struct kernel *kernel, uint32_t index)
 		if (!flight.cancelled)
 			return;
 		res = -ECANCELED;
-	} else if (flight.cancelled && choose(kernel->choices, 2) == 0) {
+	} else if (flight.cancelled && flight.kind != KIND_CLOSE &&
+		   choose(kernel->choices, 2) == 0) {
 		res = -ECANCELED;
 	} else {
 		res = flight_do(&flight, events);

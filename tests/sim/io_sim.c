@@ -316,6 +316,16 @@ void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events)
 	op_submit(io, op, (struct world_op){ WORLD_POLL, fd, NULL, events });
 }
 
+void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events)
+{
+	op_submit(io, op, (struct world_op){ WORLD_POLL_ONCE, fd, NULL, events });
+}
+
+void io_close_fd(struct io *io, struct io_op *op, int fd)
+{
+	op_submit(io, op, (struct world_op){ WORLD_CLOSE, fd, NULL, 0 });
+}
+
 void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
 {
 	op_submit(io, op, (struct world_op){ WORLD_WAIT_PID, pid, ret_info, 0 });
@@ -395,7 +405,10 @@ static int flight_result(struct world *world, struct flight *f)
 	case WORLD_ACCEPT:
 		return 1000 + (int)world_random(world, 1000);
 	case WORLD_POLL:
+	case WORLD_POLL_ONCE:
 		return (int)what->bytes;
+	case WORLD_CLOSE:
+		return 0;
 	case WORLD_WAIT_PID:
 		if (what->buffer) {
 			siginfo_t *info = what->buffer;

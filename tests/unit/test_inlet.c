@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <termios.h>
 
 #include "tests/unit/stream_part.h"
 
@@ -206,6 +208,93 @@ Test(inlet, stopping_ends_a_write_in_flight_and_answers_all)
 	cr_assert_eq(f.quiet, 1);
 	cr_assert_eq(f.closed, 0);
 	cr_assert_eq(give_code(&f, 0, "c"), DSEC_ABSENT);
+	asked_free(first);
+	asked_free(second);
+	fixture_close(&f);
+}
+
+/* A terminal in place of the pipe; read_fd is its program's end. */
+static void terminal_open(struct fixture *f)
+{
+	struct termios mode;
+	int master;
+
+	*f = (struct fixture){ .io = io_new(64) };
+	master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	cr_assert_geq(master, 0);
+	cr_assert_eq(unlockpt(master), 0);
+	f->read_fd = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	cr_assert_geq(f->read_fd, 0);
+	cr_assert_eq(tcgetattr(f->read_fd, &mode), 0);
+	mode.c_lflag &= ~(tcflag_t)ECHO;
+	cr_assert_eq(tcsetattr(f->read_fd, TCSANOW, &mode), 0);
+	f->inlet.owner = f;
+	f->inlet.closed = fixture_closed;
+	f->inlet.quiet = fixture_quiet;
+	inlet_open(&f->inlet, f->io, fcntl(master, F_DUPFD_CLOEXEC, 0));
+	f->inlet.is_terminal = true;
+}
+
+Test(inlet, the_end_of_a_terminals_input_is_typed_and_the_line_stays)
+{
+	struct fixture f;
+
+	terminal_open(&f);
+	cr_assert_eq(give_code(&f, 0, "abc\n"), DSEC_OK);
+	expect_read(&f, "abc\n");
+	cr_assert_eq(give_code(&f, 4, "de"), DSEC_OK);
+	cr_assert_eq(f.closed, 0);
+	cr_assert_eq(give_code(&f, 6, ""), DSEC_OK);
+	expect_read(&f, "de");
+	expect_read(&f, ""); /* the end, as a program reads it */
+	cr_assert_eq(f.closed, 1);
+	cr_assert_eq(f.error, 0);
+	cr_assert_eq(write(f.read_fd, "x", 1), 1); /* not hung up */
+	fixture_close(&f);
+}
+
+Test(inlet, a_terminal_at_the_start_of_a_line_gets_one_end)
+{
+	struct fixture f;
+
+	terminal_open(&f);
+	cr_assert_eq(give_code(&f, 0, ""), DSEC_OK);
+	expect_read(&f, "");
+	cr_assert_eq(fcntl(f.read_fd, F_SETFL, O_NONBLOCK), 0);
+	cr_assert_eq(read(f.read_fd, &(char){ 0 }, 1), -1);
+	cr_assert_eq(errno, EAGAIN);
+	fixture_close(&f);
+}
+
+Test(inlet, a_terminal_that_nobody_reads_makes_input_wait_and_loses_none)
+{
+	static char lines[400000];
+	struct fixture f;
+	struct asked *first, *second;
+	char bytes[4096];
+	size_t read_bytes = 0;
+	ssize_t n;
+
+	terminal_open(&f);
+	memset(lines, 'x', sizeof lines);
+	for (size_t at = 99; at < sizeof lines; at += 100)
+		lines[at] = '\n';
+	first = give(&f, 0, lines, sizeof lines);
+	second = give(&f, sizeof lines, "\n", 1);
+	cr_assert(first->over);
+	cr_assert_not(second->over);
+	cr_assert(f.inlet.writing); /* waits, and does not try again and again */
+	cr_assert_eq(io_turn(f.io, io_clock_ns(f.io) + 5 * MS), 0);
+	cr_assert_eq(fcntl(f.read_fd, F_SETFL, O_NONBLOCK), 0);
+	for (int idle = 0; idle < 200 && read_bytes < sizeof lines + 1;) {
+		n = read(f.read_fd, bytes, sizeof bytes);
+		if (n > 0)
+			read_bytes += (size_t)n;
+		idle = n > 0 ? 0 : idle + 1;
+		cr_assert_geq(io_turn(f.io, io_clock_ns(f.io) + (n > 0 ? 0 : 5 * MS)), 0);
+	}
+	cr_assert_eq(read_bytes, sizeof lines + 1);
+	cr_assert(second->over);
 	asked_free(first);
 	asked_free(second);
 	fixture_close(&f);

@@ -77,6 +77,40 @@ Test(io, read_and_write_complete_from_a_turn_only)
 	io_close(io);
 }
 
+Test(io, poll_once_tells_one_event)
+{
+	struct io *io = io_new(8);
+	struct probe probe = { .op.done = probe_done };
+	int fds[2];
+
+	cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
+	io_poll_once(io, &probe.op, fds[0], POLLIN);
+	cr_assert_eq(io_turn(io, io_clock_ns(io) + 5 * MS), 0);
+	cr_assert_eq(write(fds[1], "x", 1), 1);
+	turn_until(io, &probe, 1);
+	cr_assert_eq(probe.res, POLLIN);
+	cr_assert_not(probe.more);
+	cr_assert_eq(write(fds[1], "x", 1), 1);
+	cr_assert_eq(io_turn(io, io_clock_ns(io) + 5 * MS), 0);
+	io_close(io);
+}
+
+Test(io, close_fd_closes)
+{
+	struct io *io = io_new(8);
+	struct probe probe = { .op.done = probe_done };
+	char byte;
+	int fds[2];
+
+	cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
+	io_close_fd(io, &probe.op, fds[1]);
+	turn_until(io, &probe, 1);
+	cr_assert_eq(probe.res, 0);
+	cr_assert_eq(read(fds[0], &byte, 1), 0);
+	cr_assert_eq(fcntl(fds[1], F_GETFD), -1);
+	io_close(io);
+}
+
 Test(io, read_of_an_end_is_zero_and_of_a_bad_descriptor_an_error)
 {
 	struct io *io = io_new(8);
