@@ -99,6 +99,10 @@ int config_fit(struct config *config, const struct machine *m)
 		if (r < 0)
 			return r;
 	}
+	/* Else a shard that has the room would refuse creates for want of a queue. */
+	if (!config_is_given(config, "creates-waiting-max"))
+		config->creates_waiting_max =
+			(config->sandboxes_max + config->shards - 1) / config->shards;
 	return descriptors_fit(config, m->descriptors);
 }
 

@@ -142,6 +142,9 @@ static int create_all(struct session *session, const char *image)
 			     &tally); /* session->failure */
 	if (tally.created < asked && session->failure.code == DSEC_OK)
 		(void)session_fail_error(session, -EIO, "create", "some were not created");
+	if (tally.created < asked && asked > 1)
+		report_note(options, "create: %" PRIu64 " of %" PRIu64 " were created",
+			    tally.created, asked);
 	tally_tell(session, &tally, asked, clock_ms() - begun_ms);
 	return session->failure.code != DSEC_OK || tally.lost ? EXIT_TROUBLE : 0;
 }

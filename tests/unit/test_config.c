@@ -344,6 +344,20 @@ Test(config, roomy_machine_reduces_nothing)
 	config_done(&line.config);
 }
 
+Test(config, as_many_creates_wait_as_a_shard_has_room_for_unless_given)
+{
+	struct line line;
+
+	two_shards(&line, "--sandboxes-max 9001");
+	cr_assert_eq(config_fit(&line.config, &roomy), 0);
+	cr_assert_eq(line.config.creates_waiting_max, 4501);
+	config_done(&line.config);
+	two_shards(&line, "--sandboxes-max 9001 --creates-waiting-max 3");
+	cr_assert_eq(config_fit(&line.config, &roomy), 0);
+	cr_assert_eq(line.config.creates_waiting_max, 3);
+	config_done(&line.config);
+}
+
 struct scarce {
 	size_t offset;
 	uint64_t value;
