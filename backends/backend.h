@@ -162,6 +162,18 @@ struct box_usage {
 	void (*done)(struct box_usage *usage, int error);
 };
 
+/* About a port on the loopback of a box: of its caller until done(). */
+struct box_port {
+	struct box *box;
+	uint32_t port;
+	bool connect; /* else only look whether something listens */
+	int fd;	      /* done: the connection, done()'s; it may be about to be made. -1: none */
+	bool is_ipv6; /* done: on ::1 */
+	void *owner;
+	/* -ECONNREFUSED: nothing listens, on 127.0.0.1 or ::1. */
+	void (*done)(struct box_port *port, int error);
+};
+
 struct backend_class {
 	const char *name;
 	struct box *(*box_new)(struct backend *b); /* NULL: boxes_max in use */
@@ -178,6 +190,8 @@ struct backend_class {
 	int (*run_ask)(struct run *run, const struct run_ask *ask); /* done() follows if 0 */
 	/* done() follows if 0. One at a time per box: -EBUSY. `usage` lives until then. */
 	int (*box_usage)(struct box *box, struct box_usage *usage);
+	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */
+	int (*port_ask)(struct box_port *port);
 	void (*launcher_add)(struct backend *b, int channel_fd, int pid);
 	/* `mount_fd` becomes image K on this shard's node; ready() is called with 0 or -errno. */
 	int (*image_attach)(struct backend *b, uint32_t image, int mount_fd, void *owner,

@@ -35,6 +35,13 @@ void check_part(struct part *part)
 		.refused_total = shard->stats.refused,
 		.failed_total = shard->stats.failed,
 		.launchers_lost = gauges.launchers_lost,
+		.networks = gauges.networks,
+		.networks_ending = gauges.networks_ending,
+		.networks_reused = gauges.networks_reused,
+		.networks_discarded = gauges.networks_discarded,
+		.forwards = pool_taken(&shard->forwards.all),
+		.inbounds = pool_taken(&shard->forwards.inbounds),
+		.tokens_refused = shard->forwards.tokens_refused,
 	};
 	part_end(part, NULL, NULL);
 }

@@ -70,6 +70,8 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 			   .needs_client = true },
 	[DSEC_OP_INPUT] = { "input", TARGET_TICKET, BODY_BYTES, input_part, inlet_cancel,
 			    .needs_client = true },
+	[DSEC_OP_PORT] = { "port", TARGET_SUBJECT, sizeof(struct dsec_wire_port), port_part,
+			   port_part_cancel, .needs_client = true },
 	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, NULL },
 };
 
@@ -133,6 +135,13 @@ static void check_sum(struct dsec_wire_check *sum, const struct dsec_wire_check 
 	sum->refused_total += part->refused_total;
 	sum->failed_total += part->failed_total;
 	sum->launchers_lost += part->launchers_lost;
+	sum->networks += part->networks;
+	sum->networks_ending += part->networks_ending;
+	sum->networks_reused += part->networks_reused;
+	sum->networks_discarded += part->networks_discarded;
+	sum->forwards += part->forwards;
+	sum->inbounds += part->inbounds;
+	sum->tokens_refused += part->tokens_refused;
 }
 
 /* Some that were named are on no shard. */

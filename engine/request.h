@@ -60,6 +60,7 @@ struct request {
 		struct dsec_wire_change change; /* its select is the one above */
 		struct dsec_wire_list list;
 		struct dsec_wire_file file;
+		struct dsec_wire_port port;
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
 };
@@ -132,6 +133,8 @@ int file_credit(struct part *part, uint32_t stream, uint64_t consumed);
 void signal_part(struct part *part);
 void resize_part(struct part *part);
 void list_part(struct part *part);
+void port_part(struct part *part);
+void port_part_cancel(struct part *part);
 void stats_part(struct part *part);
 void change_part(struct part *part);
 void inspect_part(struct part *part);

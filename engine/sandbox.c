@@ -105,7 +105,7 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 
 static bool sandbox_is_busy(const struct sandbox *sandbox)
 {
-	return sandbox->exec_count || sandbox->file_count;
+	return sandbox->exec_count || sandbox->file_count || sandbox->inbound_count;
 }
 
 void sandbox_touch(struct sandbox *sandbox)
@@ -274,6 +274,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 	timer_clear(&sandbox->shard->timers, &sandbox->expiry);
 	execs_end(sandbox);
 	files_end(sandbox);
+	forwards_end(sandbox);
 	sandbox->shard->backend->class->box_unwind(sandbox->box);
 }
 

@@ -18,6 +18,7 @@
 struct exec;
 struct file;
 struct image;
+struct forward;
 struct shard;
 
 enum {
@@ -59,6 +60,8 @@ struct sandbox {
 	struct file *files; /* operations on them */
 	uint32_t file_count;
 	uint64_t exec_next; /* number of the next exec, from 1 */
+	struct forward *forwards;
+	uint32_t inbound_count; /* connections to its ports */
 	struct gone_waiter *waiters;
 	struct box_usage usage;
 	struct usage_reader *usage_readers; /* while it is being read, see usage.h */

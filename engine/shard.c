@@ -15,6 +15,7 @@
 #include "engine/ended.h"
 #include "engine/exec.h"
 #include "engine/file.h"
+#include "engine/port.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
@@ -63,7 +64,7 @@ static int shard_fill_pools(struct shard *shard)
 	const struct node *node = shard->node;
 	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 2 +
 			  shard_files_max(shard) + node->requests_per_shard +
-			  shard->config->clients_max + 64;
+			  shard->config->clients_max + INBOUNDS_MAX + PORT_WAITS_MAX + 64;
 	int r;
 
 	r = timers_init(&shard->timers, timers);
@@ -85,6 +86,9 @@ static int shard_fill_pools(struct shard *shard)
 	shard->gone = calloc(1, sizeof *shard->gone);
 	if (!shard->gone)
 		return -ENOMEM;
+	r = forwards_init(&shard->forwards, shard);
+	if (r < 0)
+		return r;
 	shard->records = calloc(1, sizeof *shard->records);
 	return shard->records ? records_init(shard->records, node->epoch, node->epoch_ns) : -ENOMEM;
 }
@@ -140,6 +144,7 @@ static void shard_close(struct shard *shard)
 		records_done(shard->records);
 	free(shard->records);
 	free(shard->gone);
+	forwards_done(&shard->forwards);
 	pool_done(&shard->requests);
 	pool_done(&shard->execs);
 	pool_done(&shard->files);

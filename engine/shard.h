@@ -17,6 +17,7 @@
 #include "engine/base/timer.h"
 #include "engine/config.h"
 #include "engine/image.h"
+#include "engine/forward.h"
 
 struct control;
 struct ended_list;
@@ -64,6 +65,8 @@ struct shard {
 	struct backend *backend;
 	struct pool sandboxes, execs, files, requests;
 	struct image_hold images[IMAGES_MAX];
+	struct forwards forwards; /* ways into sandboxes from this host */
+	uint32_t port_waits;
 	struct records *records; /* of requests, by their ids */
 	struct ended_list *gone; /* sandboxes that ended */
 	struct shard_stats stats;

@@ -134,7 +134,8 @@ static void slots_given_back(void *owner)
 void shard_check_stopped(struct shard *shard)
 {
 	if (!shard->stopping || shard->draining || shard->sandboxes_live || shard->clients_live ||
-	    pool_taken(&shard->requests))
+	    pool_taken(&shard->requests) || shard->forwards.accepting ||
+	    pool_taken(&shard->forwards.inbounds))
 		return;
 	shard->draining = true;
 	shard->backend->class->drain(shard->backend, slots_given_back);
@@ -147,6 +148,7 @@ static void stop_arrived(struct mail *mail, void *owner)
 	(void)mail;
 	shard->stopping = true;
 	clients_close(shard);
+	forwards_stop(&shard->forwards);
 	sandboxes_destroy_all(shard);
 	shard_check_stopped(shard);
 }

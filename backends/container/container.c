@@ -442,6 +442,7 @@ const struct backend_class container_class = {
 	.run_signal = container_run_signal,
 	.run_ask = container_run_ask,
 	.box_usage = container_usage,
+	.port_ask = container_port_ask,
 	.launcher_add = container_launcher_add,
 	.image_attach = container_image_attach,
 	.image_detach = container_image_detach,

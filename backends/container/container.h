@@ -23,7 +23,7 @@ struct containers {
 	struct team team;
 	struct slots slots;
 	struct networks networks;
-	struct pool boxes, runs, preparations;
+	struct pool boxes, runs, preparations, ports;
 	uint64_t built, reused;
 	void (*drained)(void *owner);
 };
@@ -61,6 +61,12 @@ struct preparation {
 	struct launch_call call;
 	struct containers *in;
 	struct slot *slot;
+};
+
+/* A question about a port: see container_port_ask(). */
+struct port_call {
+	struct launch_call call;
+	struct box_port *port;
 };
 
 extern const struct backend_class container_class;
@@ -117,6 +123,9 @@ void prepare_forget(struct backend *b, uint32_t image);
 void prepare_drain(struct containers *c);
 /* A slot whose preparation had not begun may be taken at once. */
 bool prepare_withdraw(struct containers *c, struct slot *slot);
+
+/* port.c */
+int container_port_ask(struct box_port *port);
 
 /* open.c */
 int container_image_attach(struct backend *b, uint32_t image, int mount_fd, void *owner,

@@ -111,7 +111,8 @@ static long connect_to(struct worker *w, int family)
 		return r;
 	}
 	w->order.reply_fd = (int)fd;
-	return 0;
+	/* In blocking mode a ring waits for it; else it would be told EAGAIN. */
+	return TRY(PORT, KERNEL_CALL(SYS_fcntl, fd, F_SETFL, 0));
 }
 
 long port_look(struct worker *w)

@@ -10,7 +10,7 @@
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
 
-enum { PREPARATIONS_MAX = 64 };
+enum { PREPARATIONS_MAX = 64, PORTS_MAX = 128 };
 
 static void worker_lost(void *owner)
 {
@@ -57,6 +57,9 @@ static int containers_fill(struct containers *c)
 	r = pool_init(&c->runs, sizeof(struct container_run), o->runs_max);
 	if (r < 0)
 		return r;
+	r = pool_init(&c->ports, sizeof(struct port_call), PORTS_MAX);
+	if (r < 0)
+		return r;
 	return pool_init(&c->preparations, sizeof(struct preparation), PREPARATIONS_MAX);
 }
 
@@ -85,6 +88,7 @@ void container_close(struct backend *b)
 
 	if (c->team.io)
 		team_close(&c->team);
+	pool_done(&c->ports);
 	pool_done(&c->preparations);
 	pool_done(&c->runs);
 	pool_done(&c->boxes);

@@ -25,6 +25,8 @@ static const struct command commands[] = {
 	  "a sandbox that stays; writes its id" },
 	{ "exec", VERB_EXEC, verb_exec, true, "ID -- PROGRAM [ARGUMENT...]",
 	  "a program in a sandbox" },
+	{ "port", VERB_PORT, verb_port, true, "ID PORT",
+	  "a way to a port of a sandbox: address and token" },
 	{ "ps", VERB_PS, verb_ps, false, "", "the sandboxes there are" },
 	{ "rm", VERB_RM, verb_rm, true, "[--label KEY=VALUE] [ID...]", "destroy sandboxes" },
 	{ "stats", VERB_STATS, verb_stats, true, "[--label KEY=VALUE] [ID...]",

@@ -109,6 +109,12 @@ static const struct param params[] = {
 	  "kept of stdout and of stderr, half each from start and end" },
 	{ "status-file", 0, PARAM_TEXT, RAN, FIELD(status_file), 0, 0, "FILE",
 	  "write the result there as JSON" },
+	{ "wait", 0, PARAM_TIME, VERB_PORT, FIELD(wait_ms), 1, 600 * S, "TIME",
+	  "until something listens there, at most so long" },
+	{ "listen", 0, PARAM_TEXT, VERB_PORT, FIELD(listen), 0, 0, "ADDRESS:PORT",
+	  "take connections here, and lead them there, until interrupted" },
+	{ "revoke", 0, PARAM_ON, VERB_PORT, FIELD(revoke), 0, 0, NULL,
+	  "its token opens nothing any more" },
 	{ "instance", 0, PARAM_TEXT, VERB_CHECK, FIELD(instance), 0, 0, "NAME",
 	  "whose residue to look at; else as the address says" },
 };

@@ -18,6 +18,7 @@ enum verb {
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
 	VERB_WAIT = 1 << 19,
+	VERB_PORT = 1 << 20,
 	VERB_ALL = (1 << 30) - 1,
 };
 
@@ -48,6 +49,10 @@ struct options {
 	const char *cwd, *user, *status_file;
 	uint64_t output_bytes;
 	bool input;
+	/* port */
+	uint64_t wait_ms;
+	const char *listen;
+	bool revoke;
 	/* check */
 	const char *instance;
 	/* what is no option */

@@ -13,12 +13,14 @@
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
-enum { PS_ID, PS_STATE, PS_EXECS, PS_AGE, PS_IDLE, PS_TTL, PS_IMAGE, PS_LABELS };
+enum { PS_ID, PS_STATE, PS_EXECS, PS_AGE, PS_IDLE, PS_TTL, PS_NETWORK, PS_IMAGE, PS_LABELS };
 
 static const struct column columns[] = {
-	[PS_ID] = { "ID", 26 },	      [PS_STATE] = { "STATE", 11 },  [PS_EXECS] = { "EXECS", 9 },
-	[PS_AGE] = { "AGE", 7 },      [PS_IDLE] = { "IDLE", 7 },     [PS_TTL] = { "TTL", 7 },
-	[PS_IMAGE] = { "IMAGE", 20 }, [PS_LABELS] = { "LABELS", 0 }, { NULL, 0 },
+	[PS_ID] = { "ID", 26 },		 [PS_STATE] = { "STATE", 11 },
+	[PS_EXECS] = { "EXECS", 9 },	 [PS_AGE] = { "AGE", 7 },
+	[PS_IDLE] = { "IDLE", 7 },	 [PS_TTL] = { "TTL", 7 },
+	[PS_NETWORK] = { "NETWORK", 8 }, [PS_IMAGE] = { "IMAGE", 20 },
+	[PS_LABELS] = { "LABELS", 0 },	 { NULL, 0 },
 };
 
 static void row_json(const struct dsec_row *row)
@@ -75,6 +77,7 @@ static void row_show(const struct dsec_row *row, bool id_alone)
 	time_cell(&columns[PS_AGE], row->age_ms);
 	time_cell(&columns[PS_IDLE], row->idle_ms);
 	time_cell(&columns[PS_TTL], row->ttl_ms);
+	table_text(&columns[PS_NETWORK], network_name(row->network));
 	table_cell(&columns[PS_IMAGE], row->image);
 	labels_cell(row);
 	table_end();

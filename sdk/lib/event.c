@@ -258,6 +258,9 @@ BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
 BODY_SAME(dsec_holdings, dsec_wire_check, callback_max_ns);
 BODY_SAME(dsec_holdings, dsec_wire_check, launchers_lost);
+BODY_SAME(dsec_holdings, dsec_wire_check, tokens_refused);
+BODY_SAME(dsec_forward, dsec_wire_forward, address);
+BODY_SAME(dsec_forward, dsec_wire_forward, token);
 
 static int same_take(void *body, uint32_t body_bytes, struct payload payload)
 {
@@ -267,6 +270,18 @@ static int same_take(void *body, uint32_t body_bytes, struct payload payload)
 	if (r < 0)
 		return r;
 	memcpy(body, &body_bytes, sizeof(body_bytes)); /* size: what dsec.h knows */
+	return 0;
+}
+
+static int forward_take(struct dsec_forward *forward, struct payload payload)
+{
+	int r;
+
+	r = same_take(forward, sizeof(*forward), payload);
+	if (r < 0)
+		return r;
+	forward->address[sizeof(forward->address) - 1] = '\0';
+	forward->token[sizeof(forward->token) - 1] = '\0';
 	return 0;
 }
 
@@ -293,6 +308,8 @@ static int body_translate(struct event *event, uint16_t op, struct payload paylo
 		r = inspected_take(event, payload);
 	else if (op == DSEC_OP_CHECK && kind == DSEC_EV_DONE)
 		r = same_take(&body->holdings, sizeof(body->holdings), payload);
+	else if (op == DSEC_OP_PORT && kind == DSEC_EV_DONE)
+		r = forward_take(&body->forward, payload);
 	else if (op == DSEC_OP_CAPABILITIES && kind == DSEC_EV_DONE)
 		r = caps_take(event, payload);
 	if (r == -ENOENT)

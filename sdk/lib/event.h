@@ -31,6 +31,7 @@ union event_body {
 	struct dsec_caps caps;
 	struct dsec_file_row file_row;
 	struct dsec_file_result file_result;
+	struct dsec_forward forward;
 };
 
 struct event {

@@ -24,6 +24,7 @@ struct stub_box {
 	struct box box;
 	bool taken, waiting, up;
 	struct box_usage *usage;
+	struct box_port *port;
 };
 
 struct stub_run {
@@ -119,6 +120,7 @@ static void stub_box_free(struct box *box)
 	assert(box_of(box)->taken);
 	assert(!box_of(box)->waiting);
 	assert(!box_of(box)->usage);
+	assert(!box_of(box)->port);
 	box_of(box)->taken = false;
 }
 
@@ -148,6 +150,16 @@ static int stub_box_usage(struct box *base, struct box_usage *usage)
 	if (box->usage || !box->up || choose(stub_of(base->backend)->choices, 8) == 7)
 		return -EBUSY;
 	box->usage = usage;
+	return 0;
+}
+
+static int stub_port_ask(struct box_port *port)
+{
+	struct stub_box *box = box_of(port->box);
+
+	if (box->port || !box->up || choose(stub_of(port->box->backend)->choices, 8) == 7)
+		return -EAGAIN;
+	box->port = port;
 	return 0;
 }
 
@@ -296,6 +308,16 @@ static void usage_is_read(struct stub *stub, struct stub_box *box)
 	usage->done(usage, choose(stub->choices, 4) == 3 ? -EIO : 0);
 }
 
+static void port_is_told(struct stub *stub, struct stub_box *box)
+{
+	static const int errors[] = { 0, -ECONNREFUSED, -EPIPE, -EIO };
+	struct box_port *port = box->port;
+
+	box->port = NULL;
+	port->is_ipv6 = choose(stub->choices, 2);
+	port->done(port, errors[choose(stub->choices, 4)]);
+}
+
 static bool box_step(struct stub *stub, struct stub_box *box)
 {
 	int error = 0;
@@ -304,6 +326,10 @@ static bool box_step(struct stub *stub, struct stub_box *box)
 		return false;
 	if (box->usage) {
 		usage_is_read(stub, box);
+		return true;
+	}
+	if (box->port) {
+		port_is_told(stub, box);
 		return true;
 	}
 	if (!box->waiting)
@@ -467,6 +493,7 @@ static const struct backend_class stub_class = {
 	.run_signal = stub_run_signal,
 	.run_ask = stub_run_ask,
 	.box_usage = stub_box_usage,
+	.port_ask = stub_port_ask,
 	.launcher_add = stub_launcher_add,
 	.image_attach = stub_image_attach,
 	.image_detach = stub_image_detach,

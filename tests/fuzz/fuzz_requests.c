@@ -204,6 +204,18 @@ static struct pack *input_choose(struct choices *c, struct dsec_ring_request *en
 	return pack;
 }
 
+static struct pack *port_choose(struct choices *c)
+{
+	static const uint32_t ports[] = { 0, 1, 80, 65535, 65536, UINT32_MAX, 80, 80 };
+	static const uint32_t waits[] = { 0, 1, 1000, UINT32_MAX };
+	struct pack *pack = pack_new(sizeof pack->port);
+
+	pack->port.port = ports[choose(c, 8)];
+	pack->port.wait_ms = waits[choose(c, 4)];
+	pack->port.flags = choose(c, 4) == 3 ? DSEC_PORT_REVOKE : 0;
+	return pack;
+}
+
 static struct pack *pack_choose(struct play *play, struct dsec_ring_request *entry)
 {
 	uint16_t op = entry->op;
@@ -224,6 +236,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = file_choose(play);
 	else if (op == DSEC_OP_INPUT)
 		pack = input_choose(c, entry);
+	else if (op == DSEC_OP_PORT)
+		pack = port_choose(c);
 	else
 		pack = pack_new(0);
 	/* And some bytes of it otherwise. */
@@ -264,9 +278,9 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_FILE,
 					DSEC_OP_CHANGE,
 					DSEC_OP_INSPECT,
-
 					DSEC_OP_SIGNAL,
-					DSEC_OP_RESIZE };
+					DSEC_OP_RESIZE,
+					DSEC_OP_PORT };
 	uint8_t byte = choose_byte(c);
 
 	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];

@@ -441,6 +441,30 @@ int64_t dsec_signal(struct dsec *d, const struct dsec_call *call, struct dsec_id
 int64_t dsec_resize(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
 		    uint64_t exec, uint32_t rows_columns);
 
+struct dsec_port_opts {
+	uint32_t size, flags; /* bits of enum dsec_port_flag */
+	uint32_t port;	      /* on 127.0.0.1 or ::1 of the sandbox */
+	uint32_t wait_ms; /* until something listens there, at most 10 minutes; 0: do not wait */
+};
+
+/* Body of a port's DSEC_EV_DONE. */
+struct dsec_forward {
+	uint32_t size, flags;
+	uint32_t port, family; /* 4, 6: what listens; 0: nobody looked */
+	char address[64];      /* "127.0.0.1:4711", on the engine's host */
+	char token[64];
+};
+
+/*
+ * A way into a sandbox of network `private`: who connects to the address sends the token and a
+ * newline, within five seconds, then bytes flow both ways, with half-close. Where nothing listens
+ * inside, the connection is closed. Asking again is told the same token; it dies with the sandbox,
+ * or by DSEC_PORT_REVOKE. DSEC_DEADLINE: nothing listened in time; DSEC_UNSUPPORTED: its network is
+ * `none`.
+ */
+int64_t dsec_port(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		  const struct dsec_port_opts *opts);
+
 struct dsec_list_opts {
 	uint32_t size, limit;		 /* of rows; 0: all */
 	struct dsec_id after;		 /* only greater ids: the last row's, to go on */
@@ -521,6 +545,8 @@ struct dsec_holdings {
 	uint64_t callbacks, callbacks_over_1ms, callback_max_ns; /* of the shards' loops */
 	uint64_t created_total, reused_total, destroyed_total, refused_total, failed_total;
 	uint64_t launchers_lost;
+	uint64_t networks, networks_ending, networks_reused, networks_discarded;
+	uint64_t forwards, inbounds, tokens_refused; /* inbounds: connections to ports now */
 };
 
 int64_t dsec_check(struct dsec *d, const struct dsec_call *call);

@@ -363,6 +363,23 @@ struct dsec_wire_file_result {
 	uint64_t reserved[4];
 };
 
+enum { DSEC_PORT_FLAGS_KNOWN = 1, DSEC_ADDRESS_BYTES_MAX = 64 }; /* of enum dsec_port_flag */
+
+struct dsec_wire_port {
+	uint32_t size, flags;
+	uint32_t port, wait_ms; /* wait_ms 0: do not wait for a listener */
+	uint64_t reserved[4];
+};
+
+/* Body of PORT's DONE. Whoever connects to the address sends the token and a newline first. */
+struct dsec_wire_forward {
+	uint32_t size, flags;
+	uint32_t port, family;		      /* 4, 6: what listens; 0: nobody looked */
+	char address[DSEC_ADDRESS_BYTES_MAX]; /* "127.0.0.1:4711", of the engine's host */
+	char token[64];
+	uint64_t reserved[4];
+};
+
 struct dsec_wire_list {
 	uint32_t size, limit;
 	struct dsec_wire_ref
@@ -429,7 +446,9 @@ struct dsec_wire_check {
 	uint64_t callbacks, callbacks_over_1ms, callback_max_ns;
 	uint64_t created_total, reused_total, destroyed_total, refused_total, failed_total;
 	uint64_t launchers_lost;
-	uint64_t reserved[8];
+	uint64_t networks, networks_ending, networks_reused, networks_discarded;
+	uint64_t forwards, inbounds, tokens_refused;
+	uint64_t reserved[1];
 };
 /* Alignment would be padding on one side only if a struct were not a multiple of 8. */
 DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);

@@ -107,6 +107,10 @@ enum dsec_network {
 	DSEC_NETWORK_PRIVATE = 2, /* a network namespace of its own, with loopback */
 };
 
+enum dsec_port_flag {
+	DSEC_PORT_REVOKE = 1, /* the token opens nothing any more */
+};
+
 /* What becomes of a sandbox when the connection that created it ends. */
 enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
 

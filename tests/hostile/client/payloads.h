@@ -21,6 +21,7 @@ struct pack {
 		struct dsec_wire_list list;
 		struct dsec_wire_change change;
 		struct dsec_wire_file file;
+		struct dsec_wire_port port;
 		uint32_t size;
 	};
 };

@@ -2,9 +2,12 @@
  * The program that the CLI's tests run in sandboxes: it does what its first argument says. Built
  * statically by test_cli_engine.py, since its image holds nothing else.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static int copy(void)
@@ -38,6 +41,29 @@ static int letters(long bytes)
 	return fflush(stdout) == EOF;
 }
 
+/* Tells whoever connects to ::1 what it said, after it has ended. */
+static int serve(unsigned short port)
+{
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6,
+				   .sin6_port = htons(port),
+				   .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	int server = socket(AF_INET6, SOCK_STREAM, 0), fd;
+
+	if (bind(server, (struct sockaddr *)&at, sizeof(at)) || listen(server, 8))
+		return 1;
+	while ((fd = accept(server, NULL, NULL)) >= 0) {
+		char bytes[4096];
+		ssize_t all = 0, n;
+
+		while ((n = read(fd, bytes + all, sizeof(bytes) - (size_t)all)) > 0)
+			all += n;
+		if (write(fd, bytes, (size_t)all) != all)
+			return 1;
+		close(fd);
+	}
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -52,6 +78,8 @@ int main(int argc, char **argv)
 		return atoi(argv[2]);
 	if (!strcmp(what, "abort"))
 		abort();
+	if (!strcmp(what, "serve"))
+		return serve((unsigned short)atoi(argv[2]));
 	if (!strcmp(what, "sleep"))
 		return (int)sleep(3600);
 	return 99;

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -221,6 +222,55 @@ class EngineTest(CliTest):
         ran = self.ask("create", "small", "--cpus", "0.5", "--allow-degraded")
         self.assertEqual(ran.returncode, 0)
         self.assertIn(b"not enforced on this host: cpu", ran.stderr)
+
+    def serve(self, sandbox, port):
+        server = subprocess.Popen([DSEC, "-H", self.address, "exec", sandbox, "--", PROGRAM,
+                                   "serve", str(port)], stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait, RUN_S)
+        self.addCleanup(server.kill)
+
+    @staticmethod
+    def echo(address, first, then):
+        host, port = address.rsplit(":", 1)
+        with socket.create_connection((host.strip("[]"), int(port)), RUN_S) as connection:
+            connection.sendall(first + then)
+            connection.shutdown(socket.SHUT_WR)
+            said = b""
+            while piece := connection.recv(4096):
+                said += piece
+            return said
+
+    def test_a_port_is_led_to_by_address_and_token_and_by_listening(self):
+        sandbox = self.create("--network", "private")
+        self.serve(sandbox, 80)
+        address, token = self.good("port", sandbox, "80", "--wait", "20s").split()
+        self.assertEqual(self.echo(address, token.encode() + b"\n", b"hello"), b"hello")
+        told = json.loads(self.good("port", sandbox, "80", "--wait", "20s", "--json"))
+        self.assertEqual((told["address"], told["token"], told["family"]), (address, token, 6))
+        for listen in ("127.0.0.1:0", "[::1]:0", "0"):
+            bridge = subprocess.Popen(
+                [DSEC, "-H", self.address, "port", sandbox, "80", "--listen", listen],
+                stderr=subprocess.PIPE, text=True)
+            with bridge:
+                at = bridge.stderr.readline().split()[-1]
+                for text in (b"one", b"two" * 1000):
+                    self.assertEqual(self.echo(at, b"", text), text)
+                bridge.kill()
+        self.good("port", sandbox, "80", "--revoke")
+        self.assertNotIn(token, self.good("port", sandbox, "80"))
+
+    def test_a_port_that_cannot_be_led_to_says_why(self):
+        plain, private = self.create(), self.create("--network", "private")
+        for words, status, said in (
+            ((plain, "80"), 125, b"--network private"),
+            ((private, "80", "--wait", "50ms"), 125, b"nothing listens"),
+            ((private, "0"), 125, b"is not a port"),
+            ((private, "80", "--listen", "nowhere:1"), 125, b"is wanted"),
+            ((private,), 125, b"a sandbox and a port"),
+        ):
+            ran = self.ask("port", *words)
+            self.assertEqual(ran.returncode, status, (words, ran.stderr))
+            self.assertIn(said, ran.stderr)
 
     def test_exit_statuses_say_how_the_program_ended(self):
         sandbox = self.create()
