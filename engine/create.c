@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/create_replay.h"
 #include "engine/image.h"
 #include "engine/limits.h"
 #include "engine/records.h"
@@ -374,30 +375,6 @@ static void image_ready(struct image_want *want, int result)
 		return;
 	}
 	create_more(creation);
-}
-
-/* The same request again: what it made and is still there. */
-static void create_replay(struct part *part, int error, const struct record *record)
-{
-	const struct pool *pool = &part->shard->sandboxes;
-	struct status s = record_refusal(error, record);
-	struct emission e = { .kind = DSEC_EV_CREATED, .flags = DSEC_EVENT_REPLAYED };
-
-	if (!record || record->op != DSEC_OP_CREATE || record->state != RECORD_ENDED) {
-		part_end(part, &s, NULL);
-		return;
-	}
-	for (uint32_t i = 0; i < pool->count; i++) {
-		const struct sandbox *sandbox = pool_at(pool, i);
-
-		if (!sandbox || sandbox->state != DSEC_STATE_RUNNING ||
-		    memcmp(sandbox->request_id, record->id, sizeof record->id) != 0)
-			continue;
-		e.subject = sandbox->id;
-		e.index = (uint16_t)sandbox->index;
-		part_emit(part, &e);
-	}
-	part_end(part, &record->status, NULL);
 }
 
 void create_part(struct part *part)

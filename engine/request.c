@@ -185,6 +185,8 @@ static void request_last(struct request *request)
 	}
 	if (request->late && e.status.code == DSEC_CANCELLED)
 		e.status.code = DSEC_DEADLINE;
+	for (uint32_t i = 0; i < request->part_count; i++)
+		e.flags |= request->parts[i].replayed ? DSEC_EVENT_REPLAYED : 0;
 	emission_write(request, &e, &event, payload);
 	channel_post(request->channel, &event, payload);
 }

@@ -28,7 +28,8 @@ struct part {
 	uint32_t started, running;
 	uint64_t after; /* list: the id of the last row */
 	bool cancelled, ended;
-	bool unheard; /* the client is gone: told after part_again_with_room() */
+	bool replayed; /* from the record: nothing was done again */
+	bool unheard;  /* the client is gone: told after part_again_with_room() */
 	void (*more)(struct mail *mail, void *owner);
 	struct dsec_wire_check check; /* gathered */
 	struct status status;	      /* the worst of the part: decides the LAST */

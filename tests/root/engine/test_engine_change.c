@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
@@ -292,7 +293,87 @@ static void why_it_ended_is_told_for_a_while(struct engine *e)
 	expect(ended_by(e->d, idle, DSEC_CAUSE_IDLE_TTL));
 }
 
+/* ---- a create that is asked again ---- */
+
+struct told {
+	uint32_t good, absent, other, replayed, bodies, indices;
+	bool last_replayed;
+	uint32_t last_code;
+};
+
+static struct told create_told(struct dsec *d, const struct dsec_create_opts *opts,
+			       const struct dsec_call *call)
+{
+	struct told told = { .last_code = DSEC_LOST };
+	int64_t ticket = dsec_create(d, call, opts);
+	struct dsec_event *event;
+	bool is_last = !expect(ticket >= 0);
+
+	while (!is_last && expect(dsec_wait(d, ticket, 60000, &event) == 0)) {
+		is_last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_CREATED) {
+			told.good += event->status.code == DSEC_OK;
+			told.absent += event->status.code == DSEC_ABSENT;
+			told.replayed += !!(event->flags & DSEC_REPLAYED);
+			told.bodies += event->body != NULL;
+			told.indices += event->index;
+		}
+		if (is_last) {
+			told.last_code = event->status.code;
+			told.last_replayed = event->flags & DSEC_REPLAYED;
+		}
+		dsec_event_free(event);
+	}
+	return told;
+}
+
+/* A UUIDv7 of now. */
+static struct dsec_call call_now(void)
+{
+	struct dsec_call call = { .size = sizeof call };
+	struct timespec now;
+	uint64_t ms;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	for (int i = 0; i < 6; i++)
+		call.request_id[i] = (uint8_t)(ms >> (40 - 8 * i));
+	call.request_id[6] = 0x70;
+	call.request_id[9] = (uint8_t)now.tv_nsec;
+	call.request_id[15] = 3;
+	return call;
+}
+
+static void a_create_asked_again_tells_of_each_that_was_asked(struct engine *e)
+{
+	/* Of 3,000 the engine holds 32: the others are refused, and replayed as not there. */
+	static const uint32_t counts[] = { 1, 6, 3000 };
+
+	for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+		struct dsec_create_opts opts = create_opts(counts[i]);
+		struct dsec_call call = call_now();
+		struct told first = create_told(e->d, &opts, &call), again;
+
+		expect(first.good && first.replayed == 0 && !first.last_replayed);
+		for (int round = 0; round < 2; round++) {
+			again = create_told(e->d, &opts, &call);
+			if (!expect(again.good == first.good && again.bodies == again.good &&
+				    again.good + again.absent == counts[i] &&
+				    again.replayed == counts[i] && again.indices == first.indices &&
+				    again.last_replayed && again.last_code == DSEC_OK))
+				note("of %u: %u there, %u absent, %u replayed", counts[i],
+				     again.good, again.absent, again.replayed);
+			expect(holdings_now(e->d).sandboxes == first.good);
+		}
+		list_destroy(e->d);
+		again = create_told(e->d, &opts, &call);
+		expect(again.good == 0 && again.absent == counts[i] && again.last_replayed);
+		expect(holdings_now(e->d).sandboxes == 0);
+	}
+}
+
 static const struct claim claims[] = {
+	CLAIM(a_create_asked_again_tells_of_each_that_was_asked),
 	CLAIM(a_change_leaves_what_it_does_not_name),
 	CLAIM(what_makes_no_sense_changes_nothing),
 	CLAIM(a_change_reaches_all_that_are_selected_and_names_who_is_not_there),

@@ -1,0 +1,8 @@
+/* A create that is asked again under its request id. */
+#pragma once
+
+struct part;
+struct record;
+
+/* error, record: of record_begin(). Ends the part. */
+void create_replay(struct part *part, int error, const struct record *record);
