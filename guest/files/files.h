@@ -43,6 +43,7 @@ int talk_ask(struct files *f);
 int talk_row(struct files *f, struct guest_row *row, const char *name, const char *target);
 /* An archive's entry was left out, or changed. Past GUEST_REFUSALS_MAX it is only counted. */
 int talk_refusal(struct files *f, enum dsec_file_reason reason, int error, const char *name);
+/* The last word; returns when the engine has taken it. */
 int talk_done(struct files *f, int error);
 /* Up to `bytes` from in_fd; 0 at its end. -ECANCELED when the engine has gone meanwhile. */
 long talk_read(struct files *f, void *to, size_t bytes);

@@ -47,28 +47,38 @@ static int folder_raise(struct removal *removal, int dir_fd, const char *name)
 	return renameat(dir_fd, name, removal->top_fd, raised) < 0 ? -errno : 0;
 }
 
-/* One name in a folder; whoever removes it first is welcome. */
+/* Whoever removes it first is welcome. 1: it has gone; 0: it is a folder that is not empty. */
+static int name_remove(struct removal *removal, int dir_fd, const char *name)
+{
+	int error = unlinkat(dir_fd, name, 0) < 0 ? errno : 0;
+
+	if (error == EISDIR || error == EPERM)
+		error = unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 ? errno : 0;
+	removal->files->done.entries += !error;
+	if (!error || error == ENOENT)
+		return 1;
+	if (error == ENOTEMPTY || error == EEXIST)
+		return 0;
+	return error == ENOTDIR ? -EPERM : -error; /* a file that may not go */
+}
+
+/* One name in a folder. */
 static int entry_remove(struct removal *removal, int dir_fd, const char *name, unsigned depth)
 {
-	int r, fd;
+	int r = name_remove(removal, dir_fd, name), fd;
 
-	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
-		return 0;
-	if (errno != EISDIR && errno != EPERM)
-		return -errno;
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
-		return 0;
-	if (errno != ENOTEMPTY && errno != EEXIST)
-		return -errno;
+	if (r)
+		return r < 0 ? r : 0;
 	if (depth == DEPTH_MAX)
 		return folder_raise(removal, dir_fd, name);
 	fd = folder_open(dir_fd, name);
 	if (fd < 0)
 		return fd;
 	r = folder_empty(removal, fd, depth + 1);
-	if (r == 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		r = -errno;
-	return r;
+	if (r == 0)
+		r = name_remove(removal, dir_fd, name);
+	/* Filled again meanwhile: that is for whoever fills it to end. */
+	return r == 0 ? -ENOTEMPTY : r < 0 ? r : 0;
 }
 
 /* Takes the descriptor. */
@@ -86,7 +96,6 @@ static int folder_empty(struct removal *removal, int dir_fd, unsigned depth)
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
 		r = entry_remove(removal, dir_fd, entry->d_name, depth);
-		removal->files->done.entries += r == 0;
 	}
 	if (r == 0)
 		r = -errno;

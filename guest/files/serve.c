@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "guest/files/files.h"
 
@@ -43,6 +44,9 @@ int files_serve(int root_fd, int in_fd, int out_fd, int control_fd)
 	int r = f.buffer ? talk_ask(&f) : -ENOMEM;
 
 	r = r < 0 ? files_failed(&f, GUEST_STEP_ASK, r) : verb_run(&f);
+	/* So that whoever writes sees that nobody reads, and whoever reads its end. */
+	(void)close(in_fd);
+	(void)close(out_fd);
 	r = r == -ECANCELED ? r : talk_done(&f, r);
 	free(f.path);
 	free(f.to);

@@ -100,7 +100,11 @@ int talk_done(struct files *f, int error)
 	f->done.error = (uint32_t)-error;
 	if (!error)
 		f->done.step = GUEST_STEP_NONE;
-	return packet_send(f, &part, 1);
+	error = packet_send(f, &part, 1);
+	/* A socket that is closed with packets unread takes along what it sent. */
+	while (recv(f->control_fd, f->buffer, FILES_BUFFER_BYTES, 0) > 0)
+		;
+	return error;
 }
 
 long talk_read(struct files *f, void *to, size_t bytes)

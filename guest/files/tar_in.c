@@ -391,9 +391,10 @@ static int archive_take(struct tar_in *in)
 	int r;
 
 	in->archive = archive_read_new();
-	if (!in->archive || archive_read_support_format_tar(in->archive) != ARCHIVE_OK ||
-	    archive_read_open(in->archive, in, NULL, in_read, NULL) != ARCHIVE_OK)
-		return in->ended < 0 ? (int)in->ended : -ENOMEM;
+	if (!in->archive || archive_read_support_format_tar(in->archive) != ARCHIVE_OK)
+		return -ENOMEM;
+	if (archive_read_open(in->archive, in, NULL, in_read, NULL) != ARCHIVE_OK)
+		return in->ended < 0 ? (int)in->ended : -EBADMSG;
 	r = entries_take(in);
 	folders_finish(in);
 	return r < 0 ? r : rest_drop(in->files);

@@ -164,6 +164,7 @@ static int file_put(struct tar_out *out, struct found *found)
 		return talk_refusal(out->files, DSEC_FILE_REASON_FAILED, -errno, out->name);
 	if (!S_ISREG(found->st.st_mode)) /* another by now */
 		return talk_refusal(out->files, DSEC_FILE_REASON_SPECIAL, 0, out->name);
+	archive_entry_set_size(out->entry, found->st.st_size); /* extents beyond it are dropped */
 	extents_find(out, fd, found->st.st_size);
 	r = header_put(out, found);
 	return r < 0 ? r : content_put(out, fd, (uint64_t)found->st.st_size);

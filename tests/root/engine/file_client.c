@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
 struct dsec_bytes bytes_of(const char *text)
@@ -49,14 +49,6 @@ static void data_take(struct filed *filed, const struct dsec_event *event, bool 
 		filed->data[filed->bytes + event->bytes] = 0;
 	}
 	filed->bytes += event->bytes;
-}
-
-static double clock_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
 struct filed filed_wait(struct dsec *d, int64_t ticket, bool keep_data)
@@ -129,6 +121,16 @@ struct filed file_write(struct dsec *d, struct dsec_id id, const char *path, con
 					     .input = bytes_of(text) };
 
 	return file_run(d, id, &opts);
+}
+
+struct dsec_status input_give(struct dsec *d, int64_t ticket, uint64_t offset,
+			      struct dsec_bytes bytes)
+{
+	int64_t input = dsec_input(d, NULL, ticket, offset, bytes);
+
+	if (input < 0)
+		return (struct dsec_status){ .code = DSEC_LOST, .error = (int)-input };
+	return ticket_end(d, input);
 }
 
 struct filed file_verb(struct dsec *d, struct dsec_id id, uint32_t verb, const char *path)

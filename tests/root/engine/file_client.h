@@ -37,6 +37,9 @@ struct filed file_run(struct dsec *d, struct dsec_id id, const struct dsec_file_
 struct filed file_read(struct dsec *d, struct dsec_id id, const char *path, uint32_t flags);
 struct filed file_write(struct dsec *d, struct dsec_id id, const char *path, const char *text);
 struct filed file_verb(struct dsec *d, struct dsec_id id, uint32_t verb, const char *path);
+/* Waits until they were taken; no bytes: the end. */
+struct dsec_status input_give(struct dsec *d, int64_t ticket, uint64_t offset,
+			      struct dsec_bytes bytes);
 /* It ended well; else it is noted. */
 bool filed_well(const struct filed *filed);
 /* It failed with this errno. */
