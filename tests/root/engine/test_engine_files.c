@@ -145,10 +145,11 @@ static void what_fails_says_its_errno_step_and_whose_fault(struct engine *e)
 		{ DSEC_FILE_STAT, 0, "/tmp/none", NULL, NULL, ENOENT, "file.open" },
 	};
 	struct dsec_id id = sandbox_make(e->d);
-	auto_ran struct ran made = shell_run(
-		e->d, id,
-		"cd /tmp; echo a >a; echo s >secret; chmod 600 secret; ln -s loop loop; mkfifo fifo;"
-		"mkdir -p full/of");
+	auto_ran struct ran made =
+		shell_run(e->d, id,
+			  "cd /tmp; echo a >a; echo s >secret; chmod 600 secret; ln -s loop loop;"
+			  "mkfifo fifo;"
+			  "mkdir -p full/of");
 
 	expect(ran_exited(&made, 0));
 	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -347,11 +348,13 @@ static void a_tree_goes_from_one_sandbox_to_another(struct engine *e)
 		"cd /tmp/t; find . | sort; stat -c '%a %s %Y' x/run sparse; readlink x/link;"
 		"sha256sum big sparse; du -k sparse | cut -f1";
 	struct dsec_id from = sandbox_make(e->d), to = sandbox_make(e->d);
-	auto_ran struct ran made = shell_run(
-		e->d, from,
-		"mkdir -p /tmp/t/x/y; cd /tmp/t; echo run >x/run; chmod 755 x/run; ln -s run x/link;"
-		"head -c 3000000 /dev/urandom >big; dd if=big of=sparse bs=4096 seek=5000 count=2 2>&-;"
-		"chmod 500 x/y; touch -d @1000000000 x/run sparse; mkfifo x/fifo");
+	auto_ran struct ran made =
+		shell_run(e->d, from,
+			  "mkdir -p /tmp/t/x/y; cd /tmp/t; echo run >x/run; chmod 755 x/run;"
+			  "ln -s run x/link;"
+			  "head -c 3000000 /dev/urandom >big;"
+			  "dd if=big of=sparse bs=4096 seek=5000 count=2 2>&-;"
+			  "chmod 500 x/y; touch -d @1000000000 x/run sparse; mkfifo x/fifo");
 	auto_filed struct filed tar = file_read(e->d, from, "/tmp/t", DSEC_FILE_TAR);
 	auto_filed struct filed put = file_run(
 		e->d, to,
