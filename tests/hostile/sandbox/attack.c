@@ -175,6 +175,11 @@ static const struct {
 	{ "reach", reach },
 	{ "write-settings", write_settings },
 	{ "see", see_others },
+	{ "swap-names", swap_names },
+	{ "swap-kinds", swap_kinds },
+	{ "grow", grow_file },
+	{ "socket", make_socket },
+	{ "touch-helper", touch_helper },
 };
 
 int main(int argc, char **argv)

@@ -13,6 +13,13 @@ void take_pipes(const char *argument);
 void take_sockets(const char *argument);
 void one_of_each(const char *argument);
 
+/* attack_files.c: at operations on files. */
+void swap_names(const char *argument);
+void swap_kinds(const char *argument);
+void grow_file(const char *argument);
+void make_socket(const char *argument);
+void touch_helper(const char *argument);
+
 /* attack_reach.c: at what lies outside the sandbox, or enters it. */
 void attack_entering(const char *argument);
 void trace_all(const char *argument);
