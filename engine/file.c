@@ -336,6 +336,8 @@ static void file_free(struct file *file)
 		outlet_done(&file->outlet);
 	if (file->inlet.io)
 		inlet_done(&file->inlet);
+	if (file->part)
+		sandbox->files_asked--; /* it was refused */
 	*file->link = file->next;
 	if (file->next)
 		file->next->link = file->link;
@@ -483,9 +485,10 @@ static struct status file_prepare(struct file *file, const struct request *reque
 
 static struct file *file_new(struct sandbox *sandbox, struct part *part)
 {
-	struct file *file = sandbox->file_count < FILES_PER_SANDBOX_MAX ?
-				    pool_take(&sandbox->shard->files) :
-				    NULL;
+	/* Who asks for one after the other need not wait until each was reaped. */
+	const bool has_room = sandbox->files_asked < FILES_PER_SANDBOX_MAX &&
+			      sandbox->file_count < 2 * FILES_PER_SANDBOX_MAX;
+	struct file *file = has_room ? pool_take(&sandbox->shard->files) : NULL;
 
 	if (!file)
 		return NULL;
@@ -501,6 +504,7 @@ static struct file *file_new(struct sandbox *sandbox, struct part *part)
 		file->next->link = &file->next;
 	sandbox->files = file;
 	sandbox->file_count++;
+	sandbox->files_asked++;
 	sandbox_touch(sandbox);
 	return file;
 }

@@ -294,6 +294,7 @@ void file_report(struct file *file, int error)
 		e.bytes = sizeof body;
 	}
 	file->part = NULL;
+	file->sandbox->files_asked--;
 	part->work = NULL;
 	record_end(file->sandbox->shard->records, file->request_id, &e.status, NULL);
 	if (file->asking) /* its mail is under way: it ends when that comes back */

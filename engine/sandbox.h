@@ -57,9 +57,9 @@ struct sandbox {
 	struct timer expiry;
 	struct exec *execs;
 	uint32_t exec_count;
-	struct file *files; /* operations on them */
-	uint32_t file_count;
-	uint64_t exec_next; /* number of the next exec, from 1 */
+	struct file *files;		  /* operations on them */
+	uint32_t file_count, files_asked; /* asked: of them those without an answer */
+	uint64_t exec_next;		  /* number of the next exec, from 1 */
 	struct forward *forwards;
 	uint32_t inbound_count; /* connections to its ports */
 	struct gone_waiter *waiters;
