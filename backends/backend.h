@@ -184,6 +184,11 @@ struct backend_class {
 	struct run *(*run_new)(struct box *box); /* NULL: runs_max in use */
 	void (*run_free)(struct run *run);
 	int (*run_start)(struct run *run, const struct run_spec *spec); /* started() follows if 0 */
+	/*
+	 * SIGTERM to its main process; when that has ended, every process of its leaf is killed
+	 * before ended(). Once, and run_kill() may follow.
+	 */
+	void (*run_terminate)(struct run *run);
 	void (*run_kill)(struct run *run); /* started: every process of its leaf; ended() follows */
 	/* To the main process, at once; -ESRCH: it has ended. */
 	int (*run_signal)(struct run *run, int signal);

@@ -98,15 +98,65 @@ void capture_add(struct capture *capture, const char *bytes, size_t count)
 		tail_add(capture, bytes + taken, count - taken);
 }
 
-uint64_t capture_tail(const struct capture *capture, const char *ret_pieces[2], size_t ret_bytes[2])
+/* A ring that turns already is laid out anew from its first byte, so that it can grow. */
+void capture_keep(struct capture *c, size_t tail_max)
 {
-	size_t first = capture->tail_bytes;
+	const char *pieces[2];
+	size_t bytes[2];
+	char *tail;
 
-	if (capture->tail_room && first > capture->tail_room - capture->tail_at)
-		first = capture->tail_room - capture->tail_at;
-	ret_pieces[0] = capture->tail ? capture->tail + capture->tail_at : NULL;
+	if (tail_max <= c->tail_max)
+		return;
+	if (c->tail_at) {
+		tail = malloc(c->tail_room);
+		if (!tail)
+			return;
+		(void)capture_tail(c, SIZE_MAX, pieces, bytes);
+		memcpy(tail, pieces[0], bytes[0]);
+		memcpy(tail + bytes[0], pieces[1], bytes[1]);
+		free(c->tail);
+		c->tail = tail;
+		c->tail_at = 0;
+	}
+	c->tail_max = tail_max;
+}
+
+uint64_t capture_tail(const struct capture *c, size_t bytes_max, const char *ret_pieces[2],
+		      size_t ret_bytes[2])
+{
+	size_t bytes = c->tail_bytes < bytes_max ? c->tail_bytes : bytes_max;
+	size_t at = c->tail_at + c->tail_bytes - bytes, first = bytes;
+
+	if (c->tail_room && at >= c->tail_room)
+		at -= c->tail_room;
+	if (c->tail_room && first > c->tail_room - at)
+		first = c->tail_room - at;
+	ret_pieces[0] = c->tail ? c->tail + at : NULL;
 	ret_bytes[0] = first;
-	ret_pieces[1] = capture->tail;
-	ret_bytes[1] = capture->tail_bytes - first;
-	return capture->total - capture->tail_bytes;
+	ret_pieces[1] = c->tail;
+	ret_bytes[1] = bytes - first;
+	return c->total - bytes;
+}
+
+uint64_t capture_next(const struct capture *c, uint64_t offset)
+{
+	uint64_t tail = c->total - c->tail_bytes;
+
+	return offset < c->head_bytes || offset >= tail ? offset : tail;
+}
+
+size_t capture_piece(const struct capture *c, uint64_t offset, const char **ret_bytes)
+{
+	const char *pieces[2];
+	size_t bytes[2];
+
+	if (offset < c->head_bytes) {
+		*ret_bytes = c->head + offset;
+		return c->head_bytes - offset;
+	}
+	if (offset >= c->total)
+		return 0;
+	(void)capture_tail(c, c->total - offset, pieces, bytes);
+	*ret_bytes = pieces[0];
+	return bytes[0];
 }

@@ -18,10 +18,15 @@ struct capture {
 void capture_init(struct capture *capture, size_t head_max, size_t tail_max);
 void capture_done(struct capture *capture);
 void capture_add(struct capture *capture, const char *bytes, size_t count);
-/* The tail in order, without what is in the head: up to two pieces. Its offset in the stream. */
-uint64_t capture_tail(const struct capture *capture, const char *ret_pieces[2],
+/* From here on at least so much of the end is kept; no more than before when memory is short. */
+void capture_keep(struct capture *capture, size_t tail_max);
+/*
+ * At most the last `bytes_max` of the tail in order, without what is in the head: up to two pieces.
+ * Its offset in the stream.
+ */
+uint64_t capture_tail(const struct capture *capture, size_t bytes_max, const char *ret_pieces[2],
 		      size_t ret_bytes[2]);
-static inline bool capture_is_truncated(const struct capture *capture)
-{
-	return capture->total > capture->head_bytes + capture->tail_bytes;
-}
+/* The first byte at `offset` or behind that is kept; the total where none is. */
+uint64_t capture_next(const struct capture *capture, uint64_t offset);
+/* The bytes at such an offset, as far as they lie together. */
+size_t capture_piece(const struct capture *capture, uint64_t offset, const char **ret_bytes);

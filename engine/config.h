@@ -30,6 +30,12 @@ enum {
 	FILES_PER_SANDBOX_MAX = 16, /* operations on files under way */
 	FILES_PER_SHARD_MAX = 128,  /* no more than execs fit */
 	FILE_TIMEOUT_MS_MAX = 3600 * 1000,
+	EXEC_KILL_AFTER_MS_MAX = 600 * 1000,
+	/* Execs that are over are kept so long, so many and so large; the oldest goes first. */
+	EXEC_KEPT_S = 600,
+	EXECS_KEPT_PER_SANDBOX = 64,
+	EXECS_KEPT_PER_SHARD = 16384,
+	EXEC_KEPT_BYTES_PER_SHARD = 32 << 20,
 	CLIENT_ARENA_BYTES_MAX = 4 << 20, /* it is the engine's memory: clients_max times this */
 	CREATE_COUNT_MAX = 32768,
 	TTL_S_MAX = 30 * 24 * 3600,

@@ -1,15 +1,25 @@
 /*
- * Execs: programs run in a sandbox for a client, their streams captured byte-exact.
+ * Execs: programs run in a sandbox for a client, their streams kept byte-exact.
  */
 #pragma once
 
 #include <stdint.h>
 
+#include "engine/base/timer.h"
+
+struct exec;
 struct sandbox;
 
-/* The sandbox goes: every exec of it ends with it. */
+/* Of a shard: those that are over, by their end. */
+struct kept_execs {
+	struct exec *oldest, *newest;
+	uint32_t count;
+	uint64_t bytes;
+	struct timer timer; /* of the oldest */
+};
+
+/* The sandbox goes: every exec of it ends with it, and those that are over are forgotten. */
 void execs_end(struct sandbox *sandbox);
-/* sandbox.c: an exec is over and freed. */
+void execs_forget(struct sandbox *sandbox);
+/* sandbox.c: an exec is over and no longer among the running. */
 void sandbox_exec_over(struct sandbox *sandbox);
-/* The size of an exec, for the shard's pool. */
-uint32_t exec_bytes(void);

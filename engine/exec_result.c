@@ -1,6 +1,6 @@
 /*
  * How an exec ended, as its client sees it and as it is recorded. Called by exec.c at the end of
- * the flow. Partial output is always sent, whatever the reason.
+ * the flow and by readers at theirs. Partial output is always sent, whatever the reason.
  */
 #include "engine/exec_state.h"
 
@@ -13,44 +13,40 @@
 #include "engine/request.h"
 #include "engine/shard.h"
 
-enum { DATA_BYTES_MAX = 16 << 10 };
-
 /* Captured bytes as DATA events, in pieces; `e` says of which stream, and where they begin. */
-static void emit_data(struct exec *exec, struct emission e, const char *bytes, size_t count)
+static void emit_data(struct part *part, struct emission e, const char *bytes, size_t count)
 {
 	e.kind = DSEC_EV_DATA;
-	e.subject = exec->sandbox->id;
-	e.exec = exec->number;
 	while (count) {
 		e.body = bytes;
-		e.bytes = count < DATA_BYTES_MAX ? (uint32_t)count : DATA_BYTES_MAX;
-		part_emit(exec->part, &e);
+		e.bytes = count < EXEC_DATA_BYTES_MAX ? (uint32_t)count : EXEC_DATA_BYTES_MAX;
+		part_emit(part, &e);
 		bytes += e.bytes;
 		e.offset += e.bytes;
 		count -= e.bytes;
 	}
 }
 
-static void emit_output(struct exec *exec, int i, struct dsec_wire_output *ret)
+static void emit_output(const struct exec *exec, struct part *part, int i,
+			struct dsec_wire_output *ret)
 {
-	const struct capture *capture = &exec->streams[i].capture;
-	struct emission e = { .stream = (uint16_t)(i + 1) };
+	const struct stream *stream = &exec->streams[i];
+	const struct capture *capture = &stream->capture;
+	struct emission e = { .subject = exec->sandbox->id,
+			      .exec = exec->number,
+			      .stream = (uint16_t)(i + 1) };
 	const char *pieces[2];
 	size_t bytes[2];
 
-	emit_data(exec, e, capture->head, capture->head_bytes);
-	e.offset = capture_tail(capture, pieces, bytes);
+	emit_data(part, e, capture->head, capture->head_bytes);
+	e.offset = capture_tail(capture, stream->tail_wish, pieces, bytes);
 	e.flags = DSEC_EVENT_TAIL;
-	emit_data(exec, e, pieces[0], bytes[0]);
+	emit_data(part, e, pieces[0], bytes[0]);
 	e.offset += bytes[0];
-	emit_data(exec, e, pieces[1], bytes[1]);
-	*ret = (struct dsec_wire_output){
-		.stream = e.stream,
-		.truncated = capture_is_truncated(capture),
-		.total_bytes = capture->total,
-		.head_bytes = capture->head_bytes,
-		.tail_bytes = capture->tail_bytes,
-	};
+	emit_data(part, e, pieces[1], bytes[1]);
+	ret->head_bytes = capture->head_bytes;
+	ret->tail_bytes = bytes[0] + bytes[1];
+	ret->truncated = ret->total_bytes > ret->head_bytes + ret->tail_bytes;
 }
 
 static void result_of_status(const struct exec *exec, struct dsec_wire_result *ret)
@@ -63,6 +59,9 @@ static void result_of_status(const struct exec *exec, struct dsec_wire_result *r
 		ret->reason = DSEC_SIGNAL;
 		ret->signal = WTERMSIG(exec->status);
 	}
+	/* It was told to end, and did, in whichever way. */
+	if (exec->terminated)
+		ret->reason = exec->reason;
 	/* A program that ended by itself in the moment it was to be killed keeps its own end. */
 	if (ret->reason != DSEC_SIGNAL || ret->signal != SIGKILL)
 		return;
@@ -105,38 +104,121 @@ static bool result_of_failure(const struct exec *exec, int error, struct dsec_wi
 	return true;
 }
 
-void exec_report(struct exec *exec, int error)
+void exec_conclude(struct exec *exec, int error)
 {
-	struct dsec_wire_result body = {
-		.size = sizeof body,
+	struct dsec_wire_result *result = &exec->result, recorded;
+
+	*result = (struct dsec_wire_result){
+		.size = sizeof *result,
 		.exec = exec->number,
 		.cpu_us = exec->run_over ? exec->run->cpu_us : UINT64_MAX,
 		.memory_peak_bytes = exec->run_over ? exec->run->peak_bytes : UINT64_MAX,
 		.wall_us = exec->ended_ns ? (exec->ended_ns - exec->begun_ns) / 1000 : 0,
 	};
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		result->outputs[i] =
+			(struct dsec_wire_output){ .stream = (uint32_t)i + 1,
+						   .total_bytes = exec->streams[i].capture.total };
+	if (!error)
+		result_of_status(exec, result);
+	else if (!result_of_failure(exec, error, result, &exec->result_status))
+		result->size = 0; /* it never came to a result */
+	exec->over = true;
+	/* Of the record alone nobody can read what it wrote. */
+	recorded = *result;
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		recorded.outputs[i].truncated = recorded.outputs[i].total_bytes > 0;
+	record_end(exec->shard->records, exec->request_id, &exec->result_status, &recorded);
+	if (exec->owner.part && !exec->owner.live) {
+		exec_answer_captured(exec, exec->owner.part, 0);
+		exec->owner.part = NULL;
+	}
+	readers_pump(exec);
+}
+
+/* ---- answers ---- */
+
+static void answer(const struct exec *exec, struct part *part, uint16_t flags,
+		   const struct dsec_wire_result *body)
+{
 	struct emission e = {
 		.kind = DSEC_EV_DONE,
+		.flags = flags,
 		.subject = exec->sandbox->id,
 		.exec = exec->number,
-		.body = &body,
-		.bytes = sizeof body,
+		.body = body,
+		.bytes = body->size,
+		.status = exec->result_status,
 	};
 
-	if (!error)
-		result_of_status(exec, &body);
-	else if (!result_of_failure(exec, error, &body, &e.status))
-		body.size = 0; /* it never came to a result */
-	if (exec->part) {
-		emit_output(exec, 0, &body.outputs[0]);
-		emit_output(exec, 1, &body.outputs[1]);
-		e.bytes = body.size;
-		part_end(exec->part, NULL, &e);
+	part_end(part, NULL, &e);
+}
+
+void exec_answer(const struct exec *exec, struct part *part, uint16_t flags)
+{
+	answer(exec, part, flags, &exec->result);
+}
+
+void exec_answer_captured(const struct exec *exec, struct part *part, uint16_t flags)
+{
+	struct dsec_wire_result body = exec->result;
+
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		emit_output(exec, part, i, &body.outputs[i]);
+	answer(exec, part, flags, &body);
+}
+
+void exec_answer_running(const struct exec *exec, struct part *part)
+{
+	struct dsec_wire_result body = {
+		.size = sizeof body,
+		.reason = DSEC_RUNNING,
+		.exit_code = -1,
+		.exec = exec->number,
+		.cpu_us = UINT64_MAX,
+		.memory_peak_bytes = UINT64_MAX,
+		.wall_us = (io_now_ns(exec->shard->io) - exec->begun_ns) / 1000,
+	};
+
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		body.outputs[i] =
+			(struct dsec_wire_output){ .stream = (uint32_t)i + 1,
+						   .total_bytes = exec->streams[i].capture.total };
+	answer(exec, part, 0, &body);
+}
+
+/* ---- the same request again ---- */
+
+/*
+ * The exec is there: whoever asks again hears of it as the first one would have. False: somebody
+ * still hears it.
+ */
+static bool replay_joins(struct exec *exec, struct part *part)
+{
+	const struct dsec_wire_exec *wish = &part->request->body.exec;
+
+	if (exec->over && exec->detaches) {
+		exec_answer_running(exec, part);
+	} else if (wish->flags & DSEC_EXEC_STREAM) {
+		struct status s = exec_attach(exec, part, wish->resume, wish->window_bytes);
+
+		if (s.code)
+			part_end(part, &s, NULL);
+	} else if (exec->over) {
+		exec_answer_captured(exec, part, DSEC_EVENT_REPLAYED);
+	} else if (exec->owner.part) {
+		return false;
+	} else {
+		exec->owner = (struct reader){ .part = part, .exec = exec, .follows = true };
+		part->work = &exec->owner;
+		if (exec->started)
+			reader_tell_started(&exec->owner);
+		if (exec->started && exec->detaches) {
+			exec->owner.part = NULL;
+			exec_answer_running(exec, part);
+		}
 	}
-	for (int i = 0; i < 2; i++) {
-		body.outputs[i].truncated |= body.outputs[i].total_bytes > 0;
-		body.outputs[i].head_bytes = body.outputs[i].tail_bytes = 0;
-	}
-	record_end(exec->sandbox->shard->records, exec->request_id, &e.status, &body);
+	return true;
 }
 
 void exec_replay(struct part *part, int error, const struct record *record)
@@ -147,7 +229,11 @@ void exec_replay(struct part *part, int error, const struct record *record)
 		    record->subject.lo == entry->subject.lo;
 	struct status s = record_refusal(error, record);
 	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_REPLAYED };
+	struct sandbox *sandbox = same ? sandbox_find(part->shard, entry->subject) : NULL;
+	struct exec *exec = sandbox ? exec_find(sandbox, record->exec) : NULL;
 
+	if (exec && replay_joins(exec, part))
+		return;
 	if (!same || record->state != RECORD_ENDED) {
 		part_end(part, &s, NULL);
 		return;

@@ -297,7 +297,7 @@ static int await_answer(struct flow *f)
 		file->outlet.owner = file;
 		file->outlet.over = output_over;
 		options.fd = file->out_fd;
-		options.window_bytes = WINDOW_BYTES_MAX;
+		options.window_bytes = DSEC_WINDOW_BYTES_MAX;
 		file->out_fd = -1;
 		r = outlet_open(&file->outlet, &options);
 		if (r < 0)

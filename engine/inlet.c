@@ -15,6 +15,7 @@
 #include "engine/request.h"
 
 static void inlet_pump(struct inlet *inlet);
+static void inlet_end(struct inlet *inlet);
 
 void inlet_open(struct inlet *inlet, struct io *io, int fd)
 {

@@ -21,7 +21,7 @@ void check_part(struct part *part)
 		.size = sizeof part->check,
 		.clients = shard->clients_live,
 		.sandboxes = shard->sandboxes_live,
-		.execs = pool_taken(&shard->execs),
+		.execs = shard->execs_running,
 		.slots = gauges.slots_made,
 		.slots_free = gauges.slots_clean,
 		.slots_rebuilding = gauges.slots_rebuilding,

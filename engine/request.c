@@ -14,6 +14,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/channel.h"
+#include "engine/exec_reader.h"
 #include "engine/inlet.h"
 #include "engine/records.h"
 #include "engine/sandbox.h"
@@ -55,7 +56,9 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_DESTROY] = { "destroy", TARGET_ALL, sizeof(struct dsec_wire_select), destroy_part,
 			      NULL },
 	[DSEC_OP_EXEC] = { "exec", TARGET_SUBJECT, sizeof(struct dsec_wire_exec), exec_part,
-			   exec_part_cancel },
+			   reader_cancel, reader_input, reader_credit, true },
+	[DSEC_OP_ATTACH] = { "attach", TARGET_SUBJECT, sizeof(struct dsec_wire_attach), attach_part,
+			     reader_cancel, reader_input, reader_credit, true },
 	[DSEC_OP_LIST] = { "list", TARGET_TURNS, sizeof(struct dsec_wire_list), list_part, NULL },
 	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part,
 			    NULL },

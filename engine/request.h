@@ -62,6 +62,7 @@ struct request {
 		struct dsec_wire_list list;
 		struct dsec_wire_file file;
 		struct dsec_wire_port port;
+		struct dsec_wire_attach attach;
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
 };
@@ -126,13 +127,13 @@ void create_part(struct part *part);
 void create_part_cancel(struct part *part);
 void destroy_part(struct part *part);
 void exec_part(struct part *part);
-void exec_part_cancel(struct part *part);
 void file_part(struct part *part);
 void file_part_cancel(struct part *part);
 void file_input(struct part *part, struct part *input);
 int file_credit(struct part *part, uint32_t stream, uint64_t consumed);
 void signal_part(struct part *part);
 void resize_part(struct part *part);
+void attach_part(struct part *part);
 void list_part(struct part *part);
 void port_part(struct part *part);
 void port_part_cancel(struct part *part);

@@ -55,8 +55,8 @@ struct sandbox {
 	struct lifetime lifetime;
 	uint32_t cause; /* enum dsec_cause: why it ends */
 	struct timer expiry;
-	struct exec *execs;
-	uint32_t exec_count;
+	struct exec *execs, *kept; /* running; over and kept. Newest first */
+	uint32_t exec_count, kept_count;
 	struct file *files;		  /* operations on them */
 	uint32_t file_count, files_asked; /* asked: of them those without an answer */
 	uint64_t exec_next;		  /* number of the next exec, from 1 */

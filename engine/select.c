@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/exec_list.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/selection.h"
@@ -211,7 +212,10 @@ static const char *list_wrong(const struct request *request, struct dsec_wire_id
 		return "cursor";
 	if (list->cursor.bytes)
 		memcpy(ret_cursor, cursor, sizeof *ret_cursor);
-	return wire_is_zero(list->reserved, sizeof list->reserved) ? NULL : "reserved";
+	if (list->what > DSEC_LIST_EXECS)
+		return "what";
+	return !list->reserved0 && wire_is_zero(list->reserved, sizeof list->reserved) ? NULL :
+											 "reserved";
 }
 
 void list_part(struct part *part)
@@ -220,6 +224,10 @@ void list_part(struct part *part)
 	const char *wrong = list_wrong(part->request, &cursor);
 	struct status s = field_invalid("list", wrong);
 
+	if (!wrong && part->request->body.list.what == DSEC_LIST_EXECS) {
+		exec_list_part(part, cursor.lo);
+		return;
+	}
 	if (!wrong) {
 		part->work = calloc(1, sizeof(struct listing));
 		if (!part->work)

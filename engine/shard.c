@@ -13,7 +13,6 @@
 #include "engine/base/log.h"
 #include "engine/control.h"
 #include "engine/ended.h"
-#include "engine/exec.h"
 #include "engine/file.h"
 #include "engine/port.h"
 #include "engine/records.h"
@@ -74,7 +73,8 @@ static int shard_fill_pools(struct shard *shard)
 		      share_of(shard, shard->config->sandboxes_max));
 	if (r < 0)
 		return r;
-	r = pool_init(&shard->execs, exec_bytes(), share_of(shard, shard->config->execs_max));
+	shard->execs_max = share_of(shard, shard->config->execs_max);
+	r = sinks_init(&shard->sinks);
 	if (r < 0)
 		return r;
 	r = pool_init(&shard->files, file_bytes(), shard_files_max(shard));
@@ -146,8 +146,8 @@ static void shard_close(struct shard *shard)
 	free(shard->gone);
 	forwards_done(&shard->forwards);
 	pool_done(&shard->requests);
-	pool_done(&shard->execs);
 	pool_done(&shard->files);
+	sinks_done(&shard->sinks);
 	pool_done(&shard->sandboxes);
 	timers_done(&shard->timers);
 }

@@ -17,6 +17,8 @@
 #include "engine/base/timer.h"
 #include "engine/config.h"
 #include "engine/image.h"
+#include "engine/exec.h"
+#include "engine/sink.h"
 #include "engine/forward.h"
 
 struct control;
@@ -63,8 +65,11 @@ struct shard {
 	struct flow_host host;
 	struct flow_stats *flow_stats;
 	struct backend *backend;
-	struct pool sandboxes, execs, files, requests;
+	struct pool sandboxes, files, requests;
 	struct image_hold images[IMAGES_MAX];
+	uint32_t execs_running, execs_max;
+	struct kept_execs kept;
+	struct sinks sinks;
 	struct forwards forwards; /* ways into sandboxes from this host */
 	uint32_t port_waits;
 	struct records *records; /* of requests, by their ids */

@@ -36,7 +36,7 @@ static struct status signal_ended(void)
 /* The exec of that number, if it has not ended; else the status that says so. */
 static struct status exec_running(struct sandbox *sandbox, uint64_t number, struct exec **ret)
 {
-	struct exec *exec = sandbox->execs;
+	struct exec *exec;
 
 	if (!number || number >= sandbox->exec_next)
 		return (struct status){ .code = DSEC_ABSENT,
@@ -44,8 +44,7 @@ static struct status exec_running(struct sandbox *sandbox, uint64_t number, stru
 					.table = "exec",
 					.step = "number",
 					.detail = "the sandbox had no exec of this number" };
-	while (exec && exec->number != number)
-		exec = exec->next;
+	exec = exec_find(sandbox, number);
 	if (!exec || exec->run_over)
 		return signal_ended();
 	if (!exec->started) {

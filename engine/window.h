@@ -8,10 +8,7 @@
 #include <errno.h>
 #include <stdint.h>
 
-enum {
-	WINDOW_BYTES_DEFAULT = 64 << 10,
-	WINDOW_BYTES_MAX = 256 << 10, /* it is the engine's memory */
-};
+#include "dsec/ring.h"
 
 struct window {
 	uint64_t sent, consumed;
@@ -21,10 +18,11 @@ struct window {
 /* `wish`: 0 for the default; clamped. */
 static inline struct window window_at(uint64_t offset, uint64_t wish)
 {
-	uint32_t bytes = WINDOW_BYTES_DEFAULT;
+	uint32_t bytes = DSEC_WINDOW_BYTES_DEFAULT;
 
+	/* It is the engine's memory. */
 	if (wish)
-		bytes = wish < WINDOW_BYTES_MAX ? (uint32_t)wish : WINDOW_BYTES_MAX;
+		bytes = wish < DSEC_WINDOW_BYTES_MAX ? (uint32_t)wish : DSEC_WINDOW_BYTES_MAX;
 	return (struct window){ offset, offset, bytes };
 }
 

@@ -438,6 +438,7 @@ const struct backend_class container_class = {
 	.run_new = container_run_new,
 	.run_free = container_run_free,
 	.run_start = container_run_start,
+	.run_terminate = container_run_terminate,
 	.run_kill = container_run_kill,
 	.run_signal = container_run_signal,
 	.run_ask = container_run_ask,

@@ -51,7 +51,7 @@ struct container_run {
 	const struct run_spec *spec;
 	struct launch_limit limits[RUN_LIMITS_MAX];
 	uint32_t leaf;
-	bool lost, kill_wanted, emptied, ended, oom_asked;
+	bool lost, terminated, kill_wanted, emptied, ended, oom_asked;
 	int status;
 	uint64_t ooms_before; /* what the box's limit had killed when it began */
 };
@@ -138,6 +138,7 @@ void container_close(struct backend *b);
 struct run *container_run_new(struct box *box);
 void container_run_free(struct run *run);
 int container_run_start(struct run *run, const struct run_spec *spec);
+void container_run_terminate(struct run *run);
 void container_run_kill(struct run *run);
 struct container_run *container_run_of(struct run *run);
 

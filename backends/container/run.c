@@ -184,6 +184,14 @@ void container_run_kill(struct run *base)
 	team_call(&c->team, &run->kill_call);
 }
 
+void container_run_terminate(struct run *base)
+{
+	struct container_run *run = container_run_of(base);
+
+	run->terminated = true;
+	(void)child_signal(&run->main, SIGTERM); /* or it has ended, which is as good */
+}
+
 static void main_ended(struct child *child, int status)
 {
 	struct container_run *run = container_of(child, struct container_run, main);
@@ -193,6 +201,9 @@ static void main_ended(struct child *child, int status)
 		return;
 	}
 	run_end(run, status);
+	/* PID 1 takes everything along: without it there is nobody to wait for. */
+	if (run->terminated && child_is_alive(&container_of_box(run->run.box)->init))
+		container_run_kill(&run->run);
 	run_settle(run);
 }
 

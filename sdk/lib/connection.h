@@ -293,6 +293,8 @@ void dsec__credits_send(struct dsec *d);
 void dsec__credit_refused(struct dsec *d, const struct ticket *credit);
 /* The request goes again, and on from what was received. */
 void dsec__credit_forget(struct dsec *d, struct ticket *ticket);
+/* Into its payload: where its streams go on. */
+void dsec__credit_resume(struct ticket *ticket);
 void dsec__credit_done(struct dsec *d, struct ticket *ticket);
 
 /* ---- ring.c, stream.c ---- */

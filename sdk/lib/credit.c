@@ -7,7 +7,9 @@
  * credit is never kept for another connection: there the request itself says where to go on.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sdk/lib/connection.h"
 
@@ -29,16 +31,11 @@ static struct consumption *stream_of(struct ticket *ticket, uint32_t stream)
 	return &streams[stream];
 }
 
-static bool event_is_stream(const struct dsec_event *event)
-{
-	return event->kind == DSEC_EV_DATA || event->kind == DSEC_EV_GAP;
-}
-
 int dsec__credit_received(struct ticket *ticket, const struct dsec_event *event)
 {
 	struct consumption *stream;
 
-	if (!ticket->window_bytes || !event_is_stream(event))
+	if (!ticket->window_bytes || !dsec__event_is_stream(event))
 		return 0;
 	if (event->stream >= STREAMS_MAX || event->offset > UINT64_MAX - event->bytes)
 		return -EPROTO;
@@ -98,7 +95,7 @@ void dsec__credit_consumed(struct dsec *d, struct ticket *ticket, const struct d
 {
 	struct consumption *stream;
 
-	if (!event_is_stream(event) || event->stream >= ticket->stream_count)
+	if (!dsec__event_is_stream(event) || event->stream >= ticket->stream_count)
 		return;
 	stream = &ticket->streams[event->stream];
 	if (event->offset + event->bytes > stream->consumed)
@@ -133,6 +130,26 @@ void dsec__credit_forget(struct dsec *d, struct ticket *ticket)
 		ticket->streams[at].credited = ticket->streams[at].received;
 	d->credits_due -= ticket->credit_due;
 	ticket->credit_due = false;
+}
+
+void dsec__credit_resume(struct ticket *ticket)
+{
+	size_t at = 0;
+
+	if (ticket->op == DSEC_OP_EXEC)
+		at = offsetof(struct dsec_wire_exec, resume);
+	else if (ticket->op == DSEC_OP_ATTACH)
+		at = offsetof(struct dsec_wire_attach, at);
+	if (!at || !ticket->window_bytes || !ticket->payload)
+		return;
+	for (uint32_t stream = 1; stream < ticket->stream_count && stream <= 2; stream++) {
+		uint64_t received = ticket->streams[stream].received;
+
+		/* Until the first of a stream came it begins where it was to begin. */
+		if (received)
+			memcpy((char *)ticket->payload + at + (stream - 1) * sizeof(received),
+			       &received, sizeof(received));
+	}
 }
 
 void dsec__credit_done(struct dsec *d, struct ticket *ticket)

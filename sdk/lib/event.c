@@ -166,20 +166,76 @@ static int file_row_take(struct event *event, struct payload payload)
 	return r < 0 ? r : ref_take(payload, wire.target, &row->target);
 }
 
+/* A list of byte strings; event->items holds all lists of a row. */
+static int items_take(struct payload payload, const struct dsec_wire_items *items,
+		      struct dsec_bytes *ret)
+{
+	size_t at = items->at, end = at + items->bytes;
+	int r = 0;
+
+	for (uint32_t item = 0; item < items->count && r == 0; item++)
+		r = item_take(payload, &at, end, &ret[item]);
+	return r;
+}
+
+static bool items_fit(struct payload payload, const struct dsec_wire_items *items)
+{
+	/* Each item takes 4 bytes at least: count is bounded by what was received. */
+	return items->at <= payload.bytes && items->bytes <= payload.bytes - items->at &&
+	       items->count <= items->bytes / sizeof(uint32_t);
+}
+
+static int exec_row_take(struct event *event, struct payload payload)
+{
+	struct dsec_exec_row *row = &event->body.exec_row;
+	struct dsec_wire_exec_row wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	if (!items_fit(payload, &wire.argv) || !items_fit(payload, &wire.env))
+		return -EPROTO;
+	event->items = calloc((size_t)wire.argv.count + wire.env.count + 1, sizeof(*event->items));
+	if (!event->items)
+		return -ENOMEM;
+	*row = (struct dsec_exec_row){
+		.size = sizeof(*row),
+		.reason = wire.reason,
+		.sandbox = { wire.id.hi, wire.id.lo },
+		.exec = wire.exec,
+		.age_ms = wire.age_ms,
+		.wall_us = wire.wall_us,
+		.exit_code = wire.exit_code,
+		.signal = wire.signal,
+		.stdout_bytes = wire.stdout_bytes,
+		.stderr_bytes = wire.stderr_bytes,
+		.argv = event->items,
+		.env = event->items + wire.argv.count,
+		.argc = wire.argv.count,
+		.env_count = wire.env.count,
+		.truncated = wire.truncated,
+	};
+	r = ref_take(payload, wire.cwd, &row->cwd);
+	if (r == 0)
+		r = ref_take(payload, wire.user, &row->user);
+	if (r == 0)
+		r = items_take(payload, &wire.argv, event->items);
+	return r < 0 ? r : items_take(payload, &wire.env, event->items + wire.argv.count);
+}
+
 static void output_take(struct event *event, unsigned int which,
 			const struct dsec_wire_output *wire)
 {
-	static const struct captured nothing;
-	const struct captured *captured = event->capture ? &event->capture->streams[which] :
-							   &nothing;
+	struct dsec_output *output = &event->outputs[which];
 
-	event->outputs[which] = (struct dsec_output){
+	*output = (struct dsec_output){
 		.stream = which + 1,
-		.truncated = wire->truncated || captured->cut,
+		.truncated = wire->truncated,
 		.total_bytes = wire->total_bytes,
-		.head = { captured->head, captured->head_bytes },
-		.tail = { captured->tail, captured->tail_bytes },
 	};
+	if (event->capture)
+		dsec__capture_show(event->capture, which, output);
 }
 
 static int result_take(struct event *event, struct payload payload)
@@ -294,8 +350,10 @@ static int body_translate(struct event *event, uint16_t op, struct payload paylo
 
 	if (op == DSEC_OP_CREATE && kind == DSEC_EV_CREATED)
 		r = same_take(&body->created, sizeof(body->created), payload);
-	else if (op == DSEC_OP_EXEC && kind == DSEC_EV_DONE)
+	else if ((op == DSEC_OP_EXEC || op == DSEC_OP_ATTACH) && kind == DSEC_EV_DONE)
 		r = result_take(event, payload);
+	else if (op == DSEC_OP_LIST && kind == DSEC_EV_ROW && event->seen.exec)
+		r = exec_row_take(event, payload);
 	else if (op == DSEC_OP_LIST && kind == DSEC_EV_ROW)
 		r = row_take(event, payload);
 	else if (op == DSEC_OP_FILE && kind == DSEC_EV_ROW)
@@ -350,6 +408,15 @@ static int status_take(struct event *event, const struct dsec_ring_event *wire,
 	return 0;
 }
 
+/* How many bytes are missing, instead of bytes. */
+static int gap_take(struct dsec_event *seen, struct payload payload)
+{
+	if (payload.bytes < sizeof(seen->bytes))
+		return -EPROTO;
+	memcpy(&seen->bytes, payload.data, sizeof(seen->bytes));
+	return 0;
+}
+
 static int event_fill(struct event *event, struct ticket *ticket,
 		      const struct dsec_ring_event *wire)
 {
@@ -373,6 +440,8 @@ static int event_fill(struct event *event, struct ticket *ticket,
 	r = status_take(event, wire, &payload);
 	if (r < 0 || !payload.bytes)
 		return r;
+	if (seen->kind == DSEC_EV_GAP)
+		return gap_take(seen, payload);
 	r = body_translate(event, ticket->op, payload);
 	if (r > 0) {
 		seen->body = &event->body;
@@ -408,63 +477,12 @@ int dsec__event_new(struct ticket *ticket, const struct dsec_ring_event *wire, c
 	return 0;
 }
 
-static int captured_append(unsigned char **data, size_t *data_bytes, const void *more, size_t bytes)
-{
-	unsigned char *grown = realloc(*data, *data_bytes + bytes);
-
-	if (!grown)
-		return -ENOMEM;
-	memcpy(grown + *data_bytes, more, bytes);
-	*data = grown;
-	*data_bytes += bytes;
-	return 0;
-}
-
-int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wire,
-		      const void *payload)
-{
-	bool tail = wire->flags & DSEC_EVENT_TAIL;
-	uint64_t bytes_max = tail ? capture->tail_bytes_max : capture->head_bytes_max;
-	struct captured *captured;
-	size_t bytes = wire->bytes, have;
-
-	if (wire->stream != 1 && wire->stream != 2)
-		return -EPROTO;
-	captured = &capture->streams[wire->stream - 1];
-	have = tail ? captured->tail_bytes : captured->head_bytes;
-	if (bytes > bytes_max - have) {
-		captured->cut = true;
-		bytes = bytes_max - have;
-	}
-	if (!bytes)
-		return 0;
-	if (tail)
-		return captured_append(&captured->tail, &captured->tail_bytes, payload, bytes);
-	return captured_append(&captured->head, &captured->head_bytes, payload, bytes);
-}
-
-void dsec__capture_clear(struct capture *capture)
-{
-	for (int at = 0; at < 2; at++) {
-		free(capture->streams[at].head);
-		free(capture->streams[at].tail);
-		capture->streams[at] = (struct captured){ 0 };
-	}
-}
-
-void dsec__capture_free(struct capture *capture)
-{
-	if (!capture)
-		return;
-	dsec__capture_clear(capture);
-	free(capture);
-}
-
 void dsec__event_discard(struct event *event)
 {
 	if (!event)
 		return;
 	dsec__capture_free(event->capture);
 	free(event->labels);
+	free(event->items);
 	free(event);
 }

@@ -25,6 +25,7 @@ union event_body {
 	struct dsec_created created;
 	struct dsec_result result;
 	struct dsec_row row;
+	struct dsec_exec_row exec_row;
 	struct dsec_usage usage;
 	struct dsec_inspected inspected;
 	struct dsec_holdings holdings;
@@ -40,6 +41,7 @@ struct event {
 	struct event *next;
 	struct capture *capture;
 	struct dsec_label *labels;
+	struct dsec_bytes *items;
 	struct dsec_output outputs[2];
 	union event_body body;
 	unsigned char payload[];
@@ -55,9 +57,19 @@ int dsec__event_new(struct ticket *ticket, const struct dsec_ring_event *wire, c
 /* Adds a DATA event's bytes to the capture. -EPROTO, -ENOMEM. */
 int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wire,
 		      const void *payload);
+/* The same of an exec whose output comes as streams: DATA and GAP. */
+int dsec__capture_follow(struct capture *capture, const struct dsec_ring_event *wire,
+			 const void *payload);
+/* What is there of stdout (0) or stderr (1): into head, tail and truncated. */
+void dsec__capture_show(const struct capture *capture, unsigned int which, struct dsec_output *ret);
 /* Nothing came so far. */
 void dsec__capture_clear(struct capture *capture);
 void dsec__capture_free(struct capture *capture);
+
+static inline bool dsec__event_is_stream(const struct dsec_event *event)
+{
+	return event->kind == DSEC_EV_DATA || event->kind == DSEC_EV_GAP;
+}
 
 /* Frees memory only: no connection is told. */
 void dsec__event_discard(struct event *event);

@@ -11,9 +11,6 @@
 #include "sdk/lib/pack.h"
 #include "sdk/lib/structs.h"
 
-/* Of each stream's head and tail, where the caller leaves the amount to the engine. */
-enum { CAPTURE_BYTES_MAX = 64 << 20 };
-
 static int create_pack(const struct dsec_create_opts *opts, struct submission *submission)
 {
 	struct dsec_wire_create wire = {
@@ -140,157 +137,13 @@ int64_t dsec_stats(struct dsec *d, const struct dsec_call *call, const struct ds
 	return select_submit(d, call, select, DSEC_OP_STATS);
 }
 
-static int capture_new(const struct dsec_exec_opts *opts, struct submission *submission)
-{
-	struct capture *capture;
-
-	if (!(opts->flags & DSEC_EXEC_CAPTURE))
-		return 0;
-	capture = calloc(1, sizeof(*capture));
-	if (!capture)
-		return dsec__fail(-ENOMEM, "exec: no memory");
-	capture->head_bytes_max = opts->head_bytes ? opts->head_bytes : CAPTURE_BYTES_MAX;
-	capture->tail_bytes_max = opts->tail_bytes ? opts->tail_bytes : CAPTURE_BYTES_MAX;
-	submission->capture = capture;
-	return 0;
-}
-
-static int exec_pack(const struct dsec_exec_opts *opts, struct submission *submission)
-{
-	struct dsec_wire_exec wire = {
-		.size = sizeof(wire),
-		.flags = opts->flags,
-		.head_bytes = opts->head_bytes,
-		.tail_bytes = opts->tail_bytes,
-		.timeout_ms = opts->timeout_ms,
-		.rows = opts->rows,
-		.columns = opts->columns,
-	};
-	struct pack pack;
-	int r;
-
-	dsec__pack_begin(&pack, sizeof(wire));
-	/* First, as they are aligned. The struct is the wire's. */
-	wire.rlimits =
-		dsec__pack_bytes(&pack, opts->rlimits, opts->rlimit_count * sizeof(*opts->rlimits));
-	wire.argv = dsec__pack_items(&pack, opts->argv, opts->argc);
-	wire.env = dsec__pack_items(&pack, opts->env, opts->env_count);
-	wire.cwd = dsec__pack_text(&pack, opts->cwd);
-	wire.user = dsec__pack_text(&pack, opts->user);
-	wire.input = dsec__pack_bytes(&pack, opts->input.data, opts->input.bytes);
-	r = dsec__pack_end(&pack, &wire, sizeof(wire), submission);
-	if (r < 0)
-		return r;
-	r = capture_new(opts, submission);
-	if (r < 0)
-		free(submission->payload);
-	return r;
-}
-
-int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
-		  const struct dsec_exec_opts *opts)
-{
-	struct submission submission = { .op = DSEC_OP_EXEC, .subject = sandbox };
-	struct dsec_exec_opts known;
-	struct dsec_call known_call;
-	int r;
-
-	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "exec: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "exec");
-	if (r < 0)
-		return r;
-	if (known.flags & ~(uint32_t)DSEC_EXEC_FLAGS_KNOWN)
-		return dsec__fail(-EINVAL, "exec: unknown flags");
-	if (known.reserved)
-		return dsec__fail(-EINVAL, "exec: reserved is not 0");
-	if (!known.argc || !known.argv)
-		return dsec__fail(-EINVAL, "exec: no program");
-	if (known.rlimit_count > DSEC_RESOURCES)
-		return dsec__fail(-EINVAL, "exec: more rlimits than there are resources");
-	if ((known.rows || known.columns) && !(known.flags & DSEC_EXEC_TTY))
-		return dsec__fail(-EINVAL, "exec: rows and columns are of a terminal");
-	r = exec_pack(&known, &submission);
-	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
-}
-
-int64_t dsec_input(struct dsec *d, const struct dsec_call *call, int64_t ticket, uint64_t offset,
-		   struct dsec_bytes data)
-{
-	struct submission submission = {
-		.op = DSEC_OP_INPUT,
-		.numbers = { (uint64_t)ticket },
-		.offset = offset,
-		.payload_bytes = data.bytes,
-	};
-	struct dsec_call known_call;
-	bool known;
-	int r;
-
-	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (data.bytes && !data.data)
-		return dsec__fail(-EINVAL, "input: a pointer is NULL whose length is not 0");
-	if (data.bytes > DSEC_PAYLOAD_BYTES_MAX)
-		return dsec__fail(-EMSGSIZE, "input: larger than any may be");
-	pthread_mutex_lock(&d->lock);
-	known = dsec__ticket_is_under_way(d, ticket);
-	pthread_mutex_unlock(&d->lock);
-	if (!known)
-		return dsec__fail(-ENOENT, "input: no such ticket under way");
-	if (data.bytes) {
-		submission.payload = malloc(data.bytes);
-		if (!submission.payload)
-			return dsec__fail(-ENOMEM, "input: no memory");
-		memcpy(submission.payload, data.data, data.bytes);
-	}
-	return dsec__submit(d, &known_call, &submission);
-}
-
-int64_t dsec_signal(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
-		    uint64_t exec, int signal)
-{
-	const uint64_t flags = DSEC_SIGNAL_FLAGS_KNOWN, number = (uint64_t)signal;
-	struct submission submission = { .op = DSEC_OP_SIGNAL,
-					 .subject = sandbox,
-					 .exec = exec,
-					 .numbers = { number & ~flags, number & flags } };
-	struct dsec_call known_call;
-	int r;
-
-	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (submission.numbers[0] < 1 || submission.numbers[0] > DSEC_SIGNAL_MAX)
-		return dsec__fail(-EINVAL, "signal: there is no such signal");
-	return dsec__submit(d, &known_call, &submission);
-}
-
-int64_t dsec_resize(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
-		    uint64_t exec, uint32_t rows_columns)
-{
-	struct submission submission = { .op = DSEC_OP_RESIZE,
-					 .subject = sandbox,
-					 .exec = exec,
-					 .numbers = { rows_columns >> 16, rows_columns & 0xffff } };
-	struct dsec_call known_call;
-	int r;
-
-	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!submission.numbers[0] || !submission.numbers[1])
-		return dsec__fail(-EINVAL, "resize: no rows, or no columns");
-	return dsec__submit(d, &known_call, &submission);
-}
-
 static int list_pack(const struct dsec_list_opts *opts, struct submission *submission)
 {
-	struct dsec_wire_list wire = { .size = sizeof(wire), .limit = opts->limit };
+	struct dsec_wire_list wire = {
+		.size = sizeof(wire),
+		.limit = opts->limit,
+		.what = opts->what,
+	};
 	struct pack pack;
 
 	dsec__pack_begin(&pack, sizeof(wire));
@@ -314,8 +167,12 @@ int64_t dsec_list(struct dsec *d, const struct dsec_call *call, const struct dse
 		r = dsec__struct_take(&known, sizeof(known), opts, "list");
 	if (r < 0)
 		return r;
-	if (known.reserved)
-		return dsec__fail(-EINVAL, "list: reserved is not 0");
+	if (known.what > DSEC_LIST_EXECS)
+		return dsec__fail(-EINVAL, "list: unknown kind of rows");
+	if (known.what == DSEC_LIST_EXECS && !known.sandbox.hi && !known.sandbox.lo)
+		return dsec__fail(-EINVAL, "list: execs of no sandbox");
+	if (known.what == DSEC_LIST_EXECS)
+		submission.subject = known.sandbox;
 	r = list_pack(&known, &submission);
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }

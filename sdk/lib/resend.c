@@ -108,7 +108,8 @@ static void ticket_recall(struct dsec *d, struct ticket *ticket, int64_t retry_n
 	ticket->retry_ns = retry_ns;
 	ticket->indexes = 0;
 	dsec__credit_forget(d, ticket);
-	if (ticket->capture)
+	dsec__credit_resume(ticket);
+	if (ticket->capture && !ticket->window_bytes)
 		dsec__capture_clear(ticket->capture);
 	if (retry_ns < d->resend_due_ns)
 		d->resend_due_ns = retry_ns;

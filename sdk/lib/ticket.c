@@ -157,12 +157,15 @@ static int event_is_news(struct ticket *ticket, const struct event *event)
 {
 	const struct dsec_row *row = event->seen.body;
 	const struct dsec_usage *usage = event->seen.body;
+	uint64_t exec = event->seen.exec;
 	bool creates = ticket->op == DSEC_OP_CREATE, news;
 
 	if (event->seen.kind == DSEC_EV_CREATED && creates)
 		return dsec__told_add(&ticket->told, (struct dsec_id){ 1, event->seen.index });
 	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_LIST && event->seen.body)
-		return rows_are_full(ticket) ? 0 : dsec__told_add(&ticket->told, row->id);
+		return rows_are_full(ticket) ? 0 :
+		       exec ? dsec__told_add(&ticket->told, (struct dsec_id){ 1, exec }) :
+			      dsec__told_add(&ticket->told, row->id);
 	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_STATS && event->seen.body)
 		return dsec__told_add(&ticket->told, usage->id);
 	if (event->seen.kind == DSEC_EV_ROW && ticket->op == DSEC_OP_CHANGE)
@@ -201,12 +204,19 @@ int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const voi
 	if (!last) {
 		if (wire->kind >= DSEC_EV_RECONNECTED || ticket->abandoned)
 			return 0;
-		if (wire->kind == DSEC_EV_DATA && ticket->capture)
+		if (wire->kind == DSEC_EV_DATA && ticket->capture && !ticket->window_bytes)
 			return dsec__capture_add(ticket->capture, wire, payload);
 	}
 	r = dsec__event_new(ticket, wire, payload, &event);
 	if (r < 0)
 		return r;
+	if (!last && ticket->capture && dsec__event_is_stream(&event->seen)) {
+		r = dsec__capture_follow(ticket->capture, wire, event->seen.data);
+		if (r < 0) {
+			dsec__event_discard(event);
+			return r;
+		}
+	}
 	if (!last)
 		return ticket_progress(d, ticket, event);
 	if (ticket->op == DSEC_OP_CREDIT && wire->code == DSEC_REFUSED)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What libdsec exports is what dsec.h declares and what dsec.map names, and nothing else.
+"""What libdsec exports is what dsec.h and its own includes declare and what dsec.map names, and nothing else.
 
 usage: symbols.py DSEC_H DSEC_MAP LIBRARY
 """
@@ -48,8 +48,16 @@ def differences(header, version_map, listing):
     return wrong, len(in_header | named)
 
 
+def whole(path):
+    """A header with those of ours that it includes."""
+    text = path.read_text(encoding="utf-8")
+    for name in re.findall(r"#include <dsec/(\w+\.h)>", text):
+        text += (path.parent / name).read_text(encoding="utf-8")
+    return text
+
+
 def main():
-    header, version_map = (Path(path).read_text(encoding="utf-8") for path in sys.argv[1:3])
+    header, version_map = whole(Path(sys.argv[1])), Path(sys.argv[2]).read_text(encoding="utf-8")
     listing = subprocess.run(
         ["nm", "--dynamic", "--defined-only", "--format=posix", sys.argv[3]],
         capture_output=True, text=True, check=True,

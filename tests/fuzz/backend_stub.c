@@ -219,6 +219,11 @@ static int stub_run_start(struct run *base, const struct run_spec *spec)
 	return 0;
 }
 
+static void stub_run_terminate(struct run *run)
+{
+	assert(run_of(run)->state == RUN_RUNNING);
+}
+
 static void stub_run_kill(struct run *run)
 {
 	assert(run_of(run)->state == RUN_RUNNING);
@@ -489,6 +494,7 @@ static const struct backend_class stub_class = {
 	.run_new = stub_run_new,
 	.run_free = stub_run_free,
 	.run_start = stub_run_start,
+	.run_terminate = stub_run_terminate,
 	.run_kill = stub_run_kill,
 	.run_signal = stub_run_signal,
 	.run_ask = stub_run_ask,

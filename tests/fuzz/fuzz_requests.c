@@ -102,6 +102,14 @@ static struct pack *exec_choose(struct play *play)
 	struct dsec_wire_exec *exec = &pack->exec;
 
 	exec->flags = choose(c, 4);
+	/* A window so small that its reader had to say what it has consumed would end nothing. */
+	if (exec->flags == 3) {
+		exec->flags = choose_byte(c) % 64;
+		exec->window_bytes = choose(c, 2) * UINT64_MAX;
+		exec->idle_timeout_ms = choose(c, 3) * 1000;
+		exec->kill_after_ms = choose(c, 2) * 500;
+		exec->resume[choose(c, 2)] = choose(c, 2) * 256;
+	}
 	exec->timeout_ms = choose(c, 3) * 1000;
 	exec->head_bytes = sizes[choose(c, 4)];
 	exec->tail_bytes = sizes[choose(c, 4)];
@@ -216,6 +224,19 @@ static struct pack *port_choose(struct choices *c)
 	return pack;
 }
 
+static struct pack *attach_choose(struct choices *c, struct dsec_ring_request *entry)
+{
+	static const uint64_t offsets[] = { 0, 0, 256, UINT64_MAX };
+	struct pack *pack = pack_new(sizeof(struct dsec_wire_attach));
+	struct dsec_wire_attach attach = { .size = sizeof attach, .flags = choose(c, 3) };
+
+	attach.at[0] = offsets[choose(c, 4)];
+	attach.at[1] = offsets[choose(c, 4)];
+	memcpy(pack->data, &attach, sizeof attach);
+	entry->exec = choose(c, 4);
+	return pack;
+}
+
 static struct pack *pack_choose(struct play *play, struct dsec_ring_request *entry)
 {
 	uint16_t op = entry->op;
@@ -234,6 +255,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = select_choose(play);
 	else if (op == DSEC_OP_FILE)
 		pack = file_choose(play);
+	else if (op == DSEC_OP_ATTACH)
+		pack = attach_choose(c, entry);
 	else if (op == DSEC_OP_INPUT)
 		pack = input_choose(c, entry);
 	else if (op == DSEC_OP_PORT)

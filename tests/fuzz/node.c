@@ -19,7 +19,6 @@
 #include "engine/base/log.h"
 #include "engine/client.h"
 #include "engine/control.h"
-#include "engine/exec.h"
 #include "engine/image.h"
 #include "engine/ended.h"
 #include "engine/records.h"
@@ -125,7 +124,8 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	shard->walks_last = &shard->walks;
 	r = timers_init(&shard->timers, 1024);
 	r |= pool_init(&shard->sandboxes, sizeof(struct sandbox), FUZZ_SANDBOXES);
-	r |= pool_init(&shard->execs, exec_bytes(), FUZZ_EXECS);
+	shard->execs_max = FUZZ_EXECS;
+	r |= sinks_init(&shard->sinks);
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
 	shard->records = records_borrow(number, node->node.epoch);
 	shard->gone = calloc(1, sizeof *shard->gone);
@@ -145,13 +145,15 @@ static void shard_unmake(struct shard *shard)
 	assert(!shard->announce);
 	assert(!shard->creates_waiting);
 	assert(!shard->backlogged);
-	assert(!pool_taken(&shard->execs));
+	assert(!shard->execs_running);
+	assert(!shard->kept.count);
+	assert(!shard->sinks.count);
 	assert(!shard->timers.count);
 	shard->backend->class->close(shard->backend);
 	io_close(shard->io);
 	free(shard->gone);
 	pool_done(&shard->requests);
-	pool_done(&shard->execs);
+	sinks_done(&shard->sinks);
 	pool_done(&shard->sandboxes);
 	timers_done(&shard->timers);
 	free(shard);

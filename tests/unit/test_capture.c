@@ -14,6 +14,24 @@ static char byte_at(uint64_t offset)
 	return (char)(offset * 131 % 251);
 }
 
+/* From every offset on: each byte that is kept is what was written, and the others are skipped. */
+static void check_pieces(const struct capture *capture, const char *stream)
+{
+	uint64_t tail = capture->total - capture->tail_bytes;
+	const char *piece = NULL;
+
+	for (uint64_t at = 0; at < capture->total; at++) {
+		uint64_t next = capture_next(capture, at);
+		size_t bytes = capture_piece(capture, next, &piece);
+
+		cr_assert_eq(next, at < capture->head_bytes || at > tail ? at : tail);
+		cr_assert(bytes || next == capture->total);
+		cr_assert_leq(next + bytes, capture->total);
+		cr_assert(!bytes || !memcmp(piece, stream + next, bytes));
+	}
+	cr_assert_eq(capture_piece(capture, capture->total, &piece), 0);
+}
+
 /* Feeds a stream in pieces of changing size and compares what is kept with what was written. */
 static void check_stream(size_t bytes, size_t head_max, size_t tail_max, unsigned int seed)
 {
@@ -37,13 +55,14 @@ static void check_stream(size_t bytes, size_t head_max, size_t tail_max, unsigne
 	cr_assert_eq(capture.total, bytes);
 	cr_assert_eq(capture.head_bytes, bytes < head_max ? bytes : head_max);
 	cr_assert_eq(memcmp(capture.head ? capture.head : "", stream, capture.head_bytes), 0);
-	offset = capture_tail(&capture, pieces, piece_bytes);
+	offset = capture_tail(&capture, SIZE_MAX, pieces, piece_bytes);
 	cr_assert_eq(offset + piece_bytes[0] + piece_bytes[1], bytes);
 	for (int i = 0; i < 2; i++) {
 		cr_assert(!piece_bytes[i] || !memcmp(pieces[i], stream + offset, piece_bytes[i]));
 		offset += piece_bytes[i];
 	}
-	cr_assert_eq(capture_is_truncated(&capture), bytes > head_max + tail_max);
+	cr_assert_eq(offset, bytes);
+	check_pieces(&capture, stream);
 	capture_done(&capture);
 }
 
@@ -80,8 +99,30 @@ Test(capture, one_write_larger_than_both)
 		stream[i] = byte_at(i);
 	capture_init(&capture, 10, 20);
 	capture_add(&capture, stream, sizeof stream);
-	cr_assert_eq(capture_tail(&capture, pieces, bytes), STREAM_BYTES - 20);
+	cr_assert_eq(capture_tail(&capture, SIZE_MAX, pieces, bytes), STREAM_BYTES - 20);
 	cr_assert_eq(bytes[0] + bytes[1], 20);
 	cr_assert_eq(pieces[0][0], byte_at(STREAM_BYTES - 20));
+	capture_done(&capture);
+}
+
+Test(capture, a_tail_that_turns_already_can_be_made_longer)
+{
+	char stream[STREAM_BYTES];
+	struct capture capture;
+
+	for (size_t i = 0; i < STREAM_BYTES; i++)
+		stream[i] = byte_at(i);
+	capture_init(&capture, 10, 100);
+	capture_add(&capture, stream, 333);
+	cr_assert_eq(capture_next(&capture, 10), 233);
+	capture_keep(&capture, 500);
+	check_pieces(&capture, stream);
+	capture_add(&capture, stream + 333, 300);
+	cr_assert_eq(capture_next(&capture, 10), 233);
+	capture_add(&capture, stream + 633, 300);
+	cr_assert_eq(capture_next(&capture, 10), 433);
+	check_pieces(&capture, stream);
+	capture_keep(&capture, 20); /* never shorter */
+	cr_assert_eq(capture_next(&capture, 10), 433);
 	capture_done(&capture);
 }

@@ -129,7 +129,7 @@ Test(outlet, the_end_behind_a_full_window_is_told_after_the_last_byte)
 
 Test(outlet, windows_have_a_default_and_a_ceiling)
 {
-	cr_assert_eq(window_at(0, 0).bytes, WINDOW_BYTES_DEFAULT);
+	cr_assert_eq(window_at(0, 0).bytes, DSEC_WINDOW_BYTES_DEFAULT);
 	cr_assert_eq(window_at(0, 1).bytes, 1);
-	cr_assert_eq(window_at(0, UINT64_MAX).bytes, WINDOW_BYTES_MAX);
+	cr_assert_eq(window_at(0, UINT64_MAX).bytes, DSEC_WINDOW_BYTES_MAX);
 }

@@ -1,9 +1,9 @@
 /*
  * dsec.h: sandboxes on one engine, from C11 or C++.
  *
- * What is here: connections, queues, create, destroy, exec with captured output, files, list, stats
- * and the engine's account of itself. Attaching to a running exec, streams, pause, fork, jobs,
- * policies and function calls are not.
+ * What is here: connections, queues, create, destroy, exec with captured output or streams,
+ * attach, files, list, stats and the engine's account of itself. Pause, fork, jobs, policies and
+ * function calls are not.
  *
  * Contracts that hold for every function:
  *
@@ -290,70 +290,7 @@ struct dsec_select {
 int64_t dsec_destroy(struct dsec *d, const struct dsec_call *call,
 		     const struct dsec_select *select);
 
-/* UINT64_MAX: none. Without one for core files there are none. */
-struct dsec_rlimit {
-	uint32_t resource, reserved; /* enum dsec_resource; 0 */
-	uint64_t soft, hard;
-};
-
-struct dsec_exec_opts {
-	uint32_t size, flags; /* bits of enum dsec_exec_flag */
-	const struct dsec_bytes *argv;
-	const struct dsec_bytes *env; /* "NAME=value", over the sandbox's */
-	uint32_t argc, env_count;
-	const char *cwd, *user;	 /* NULL: the sandbox's */
-	struct dsec_bytes input; /* all of stdin; empty: /dev/null */
-	uint32_t timeout_ms;	 /* of the program, with all it started; 0: the engine's default */
-	uint32_t reserved;	 /* 0 */
-	uint64_t head_bytes, tail_bytes; /* kept of each stream; 0: the engine's default */
-	const struct dsec_rlimit *rlimits;
-	uint32_t rlimit_count;
-	uint16_t rows, columns; /* of its terminal, with DSEC_EXEC_TTY; 0: unknown */
-};
-
-struct dsec_output {
-	uint32_t stream;      /* 1: stdout, 2: stderr */
-	uint32_t truncated;   /* 1: bytes between head and tail are gone */
-	uint64_t total_bytes; /* written by the program */
-	struct dsec_bytes head, tail;
-};
-
-/*
- * Body of an exec's DSEC_EV_DONE; partial output is here whatever the reason. status.code is
- * DSEC_OK whenever the program ran, however it ended: see reason. cpu_us is of the program and of
- * the children it waited for, memory_peak_bytes the most that any one of those had resident.
- */
-struct dsec_result {
-	uint32_t size, reason;				   /* enum dsec_reason */
-	int32_t exit_code, signal;			   /* by reason */
-	uint64_t exec, cpu_us, wall_us, memory_peak_bytes; /* UINT64_MAX: not measured here */
-	const struct dsec_output *outputs;
-	uint32_t output_count, reserved;
-	/* DSEC_OOM: the sandbox's limit, and memory_peak_bytes is the sandbox's peak. Else 0. */
-	uint64_t memory_limit_bytes;
-};
-
-/*
- * Runs a program in a sandbox, entered from outside. Events: DSEC_EV_STARTED, DSEC_EV_DONE.
- * Without DSEC_EXEC_CAPTURE the same head and tail come as DSEC_EV_DATA between them, and not in
- * the result.
- */
-int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
-		  const struct dsec_exec_opts *opts);
-
-/*
- * Bytes for a stream that a request under way takes, as an exec with DSEC_EXEC_INPUT_STREAM its
- * stdin. `offset`: of the first byte in that stream; no bytes: its end. At most 1 MiB. The event is
- * DSEC_EV_DONE, when they were taken: all, or none; while the reader does not read it waits. What
- * came before is not taken again, so one that ended with DSEC_LOST may be repeated. A gap, or what
- * came before in part, is DSEC_INVALID; DSEC_FAILED with EPIPE: nobody reads that stream any more.
- * -ENOENT: no such ticket under way.
- *
- * What comes as streams is sent by credit: freeing a DSEC_EV_DATA lets more of its stream come. Who
- * keeps events stops that stream, and no other.
- */
-int64_t dsec_input(struct dsec *d, const struct dsec_call *call, int64_t ticket, uint64_t offset,
-		   struct dsec_bytes data);
+#include <dsec/exec.h> /* programs and their streams */
 
 /*
  * Files of a sandbox, by paths from its root. All is done by an unprivileged process inside, with
@@ -429,18 +366,6 @@ int64_t dsec_write(struct dsec *d, const struct dsec_call *call, struct dsec_id 
 int64_t dsec_file(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
 		  const struct dsec_file_opts *opts);
 
-/*
- * A signal to the main process of a running exec, or with a bit of enum dsec_signal_flag to more of
- * it; DSEC_EV_DONE when it was sent. SIGKILL with DSEC_SIGNAL_ALL ends the exec and all that it
- * started. An exec that has ended is DSEC_CONFLICT, one that never was DSEC_ABSENT.
- */
-int64_t dsec_signal(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
-		    uint64_t exec, int signal);
-
-/* The size of an exec's terminal: rows << 16 | columns. DSEC_CONFLICT: it has none. */
-int64_t dsec_resize(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
-		    uint64_t exec, uint32_t rows_columns);
-
 struct dsec_port_opts {
 	uint32_t size, flags; /* bits of enum dsec_port_flag */
 	uint32_t port;	      /* on 127.0.0.1 or ::1 of the sandbox */
@@ -469,7 +394,8 @@ struct dsec_list_opts {
 	uint32_t size, limit;		 /* of rows; 0: all */
 	struct dsec_id after;		 /* only greater ids: the last row's, to go on */
 	const struct dsec_label *labels; /* all must match */
-	uint32_t label_count, reserved;
+	uint32_t label_count, what;	 /* what: enum dsec_list_what */
+	struct dsec_id sandbox;		 /* execs: its own; after.lo: greater numbers */
 };
 
 /* Body of a list's DSEC_EV_ROW. */
@@ -484,7 +410,10 @@ struct dsec_row {
 	uint32_t label_count, reserved;
 };
 
-/* Events: a DSEC_EV_ROW per sandbox in order of id, then DSEC_EV_DONE. opts may be NULL. */
+/*
+ * Events: a DSEC_EV_ROW per sandbox in order of id, or per exec in order of number, then
+ * DSEC_EV_DONE. opts may be NULL.
+ */
 int64_t dsec_list(struct dsec *d, const struct dsec_call *call, const struct dsec_list_opts *opts);
 
 /* Body of a stats' DSEC_EV_ROW. UINT64_MAX: not measured on this host. */

@@ -138,7 +138,7 @@ enum dsec_op {
 	DSEC_OP_CREATE = 3,  /* payload dsec_wire_create */
 	DSEC_OP_DESTROY = 4, /* payload dsec_wire_select, or subject */
 	DSEC_OP_EXEC = 5,    /* payload dsec_wire_exec */
-	DSEC_OP_LIST = 6,    /* payload dsec_wire_list */
+	DSEC_OP_LIST = 6,    /* payload dsec_wire_list; of execs: subject, too */
 	DSEC_OP_STATS = 7,   /* payload dsec_wire_select, or subject */
 	DSEC_OP_IMAGE = 8,   /* payload dsec_wire_image */
 	DSEC_OP_CHECK = 9,   /* what the engine holds: one row */
@@ -148,7 +148,7 @@ enum dsec_op {
 	 * DONE when they were taken, all or none. Bytes that came before are not taken again.
 	 */
 	DSEC_OP_INPUT = 10,
-	DSEC_OP_ATTACH = 11,
+	DSEC_OP_ATTACH = 11, /* subject, exec; payload dsec_wire_attach */
 	/*
 	 * For the exec of that number. number[0]: the signal; number[1]: enum dsec_signal_flag.
 	 * CONFLICT: the exec has ended; ABSENT: there never was one of that number.
@@ -291,7 +291,7 @@ struct dsec_wire_change {
 	uint64_t reserved[4];
 };
 
-enum { DSEC_EXEC_FLAGS_KNOWN = 3 | 32 }; /* of enum dsec_exec_flag */
+enum { DSEC_EXEC_FLAGS_KNOWN = 63 }; /* of enum dsec_exec_flag */
 enum { DSEC_SIGNAL_FLAGS_KNOWN = 0x300, DSEC_SIGNAL_MAX = 64, DSEC_RESOURCES = 16 };
 
 struct dsec_wire_rlimit {
@@ -299,15 +299,40 @@ struct dsec_wire_rlimit {
 	uint64_t soft, hard;	     /* UINT64_MAX: none */
 };
 
+/*
+ * Streams: with DSEC_EXEC_STREAM DATA comes as it is written, with offsets, and DSEC_EV_GAP where
+ * bytes were lost: its offset, and in its payload a uint64_t: how many. All of it comes before the
+ * LAST. Without it DATA are head and tail, at the end. INPUT and CREDIT name this request, or an
+ * attach to it.
+ */
+
 struct dsec_wire_exec {
 	uint32_t size, flags;
 	struct dsec_wire_items argv, env;
 	struct dsec_wire_ref cwd, user, input;
 	uint64_t head_bytes, tail_bytes; /* kept per stream; 0: the default; clamped */
-	uint32_t timeout_ms, reserved0;	 /* of the program; 0: the default */
+	uint32_t timeout_ms;		 /* of the program; 0: the default */
+	uint32_t idle_timeout_ms;	 /* without output; 0: none */
 	struct dsec_wire_ref rlimits;	 /* of struct dsec_wire_rlimit */
 	uint16_t rows, columns;		 /* with DSEC_EXEC_TTY; 0: unknown */
-	uint32_t reserved1;
+	uint32_t kill_after_ms;		 /* from SIGTERM to SIGKILL; 0: SIGKILL at once */
+	uint64_t window_bytes;		 /* of each stream; 0: the default; clamped */
+	uint64_t resume[2];		 /* sent again: what of stdout and stderr came before */
+	uint64_t reserved[2];
+};
+
+enum { DSEC_WINDOW_BYTES_DEFAULT = 64 << 10, DSEC_WINDOW_BYTES_MAX = 256 << 10 };
+
+/*
+ * Body of ATTACH: the streams of an exec that runs, or is over and kept, from these offsets on;
+ * UINT64_MAX: from now on. STARTED, DATA and GAP, then its LAST with a dsec_wire_result: of the
+ * end, or with DSEC_ATTACH_SO_FAR of what there is now (reason DSEC_RUNNING while it runs).
+ * ABSENT with error ESTALE: it was, and is forgotten; ENOENT: it never was; 0: no such sandbox.
+ */
+struct dsec_wire_attach {
+	uint32_t size, flags; /* enum dsec_attach_flag */
+	uint64_t window_bytes;
+	uint64_t at[2]; /* stdout, stderr */
 	uint64_t reserved[4];
 };
 
@@ -385,7 +410,9 @@ struct dsec_wire_list {
 	struct dsec_wire_ref
 		cursor; /* a dsec_wire_id: only rows with a greater id. In order of id */
 	struct dsec_wire_items labels;
-	uint64_t reserved[4];
+	uint32_t what; /* enum dsec_list_what. Execs: of the subject; cursor.lo: their number */
+	uint32_t reserved0;
+	uint64_t reserved[3];
 };
 
 /* Body of a list's ROW. */
@@ -397,6 +424,21 @@ struct dsec_wire_row {
 	uint64_t execs_total;
 	struct dsec_wire_ref image;
 	struct dsec_wire_items labels;
+	uint64_t reserved[4];
+};
+
+/* Body of a ROW of execs. */
+struct dsec_wire_exec_row {
+	uint32_t size, reason; /* enum dsec_reason: DSEC_RUNNING, or why it ended */
+	struct dsec_wire_id id;
+	uint64_t exec;
+	uint64_t age_ms, wall_us; /* since its start; until its end */
+	int32_t exit_code, signal;
+	uint64_t stdout_bytes, stderr_bytes; /* written so far */
+	uint32_t truncated;		     /* 1: argv, env, or cwd are cut to fit a row */
+	uint32_t reserved0;
+	struct dsec_wire_ref cwd, user;
+	struct dsec_wire_items argv, env;
 	uint64_t reserved[4];
 };
 
@@ -454,6 +496,8 @@ struct dsec_wire_check {
 DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);
 DSEC__ASSERT(sizeof(struct dsec_wire_create) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_exec) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_attach) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_exec_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);

@@ -117,6 +117,11 @@ enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
 enum dsec_exec_flag {
 	DSEC_EXEC_CAPTURE = 1, /* head and tail of stdout and stderr come in the result */
 	DSEC_EXEC_MERGE = 2,   /* stderr into stdout's pipe */
+	/* Output comes as it is written, as DSEC_EV_DATA; with CAPTURE in the result, too. */
+	DSEC_EXEC_STREAM = 4,
+	DSEC_EXEC_INPUT_STREAM = 8, /* stdin is what dsec_input() says */
+	/* The request ends when the program has started; neither STREAM nor CAPTURE. */
+	DSEC_EXEC_DETACH = 16,
 	DSEC_EXEC_TTY = 32, /* a terminal of its own: stdin, stdout and stderr, and job control */
 };
 
@@ -209,6 +214,11 @@ enum dsec_limit {
 	DSEC_LIMIT_IO = 16, /* bytes per second */
 	DSEC_LIMIT_IO_WEIGHT = 32,
 };
+enum dsec_attach_flag {
+	DSEC_ATTACH_SO_FAR = 1, /* what there is now, without waiting for more */
+};
+
+enum dsec_list_what { DSEC_LIST_SANDBOXES = 0, DSEC_LIST_EXECS = 1 };
 
 enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
 

@@ -172,7 +172,7 @@ static bool reserved_words_are_invalid(struct scene *scene)
 			reserved = pack->exec.reserved;
 		else if (op != DSEC_OP_LIST)
 			reserved = pack->select.reserved;
-		reserved[3] = 1ull << 40;
+		reserved[1] = 1ull << 40;
 		CHECK(pack_ask(&raw, op, sandbox, pack, NULL) == DSEC_INVALID);
 	}
 	for (int bit = 0; bit < 32; bit++) {

@@ -32,7 +32,7 @@ int64_t command_try(struct dsec *d, struct dsec_id id, const struct command *c,
 	struct dsec_bytes argv[COMMAND_WORDS_MAX], env[COMMAND_WORDS_MAX];
 	struct dsec_exec_opts opts = {
 		.size = sizeof opts,
-		.flags = DSEC_EXEC_CAPTURE | c->flags,
+		.flags = c->flags,
 		.argv = argv,
 		.env = env,
 		.cwd = c->cwd,
@@ -41,8 +41,13 @@ int64_t command_try(struct dsec *d, struct dsec_id id, const struct command *c,
 		.timeout_ms = c->timeout_ms ? c->timeout_ms : 60000,
 		.head_bytes = c->head_bytes,
 		.tail_bytes = c->tail_bytes,
+		.window_bytes = c->window_bytes,
+		.idle_timeout_ms = c->idle_timeout_ms,
+		.kill_after_ms = c->kill_after_ms,
 	};
 
+	if (!(c->flags & (DSEC_EXEC_STREAM | DSEC_EXEC_DETACH)))
+		opts.flags |= DSEC_EXEC_CAPTURE;
 	while (c->argv[opts.argc]) {
 		argv[opts.argc] = bytes_of(c->argv[opts.argc]);
 		opts.argc++;

@@ -20,8 +20,9 @@ struct command {
 	size_t input_bytes;
 	uint32_t timeout_ms; /* of the program */
 	uint32_t call_timeout_ms;
-	uint32_t flags;
-	uint64_t head_bytes, tail_bytes;
+	uint32_t flags; /* captured unless it streams or detaches */
+	uint64_t head_bytes, tail_bytes, window_bytes;
+	uint32_t idle_timeout_ms, kill_after_ms;
 };
 
 #define SH(script)                                                                                 \

@@ -1,0 +1,99 @@
+/*
+ * What a program writes, from its pipes into our own memory. Called by exec.c and, when there is
+ * room again, by the readers. Always true: a program without a live reader never waits for us, and
+ * one that has ended is not waited for by us.
+ */
+#include "engine/exec_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/shard.h"
+#include "engine/sink.h"
+
+enum { READ_BYTES = 16 << 10, DRAIN_BYTES_MAX = 1 << 20 };
+
+static void stream_close(struct stream *stream)
+{
+	cleanup_close(&stream->fd);
+	stream->fd = -1;
+}
+
+static void stream_got(struct io_op *op, int res)
+{
+	struct stream *stream = container_of(op, struct stream, op);
+	struct exec *exec = stream->exec;
+
+	stream->reading = false;
+	if (res > 0) {
+		capture_add(&stream->capture, stream->buffer, (size_t)res);
+		exec->output_ns = io_now_ns(exec->shard->io);
+		readers_pump(exec);
+	} else if (res != -EINTR && res != -EAGAIN && res != -ECANCELED) {
+		stream_close(stream);
+	}
+	if (exec->stopping)
+		exec_op_settled(exec);
+	else
+		exec_stream_read(stream);
+}
+
+void exec_stream_read(struct stream *stream)
+{
+	const struct exec *exec = stream->exec;
+	uint64_t room;
+
+	if (stream->fd < 0 || stream->reading || exec->run_over || exec->stopping)
+		return;
+	room = readers_room(exec, stream);
+	if (!room)
+		return;
+	stream->reading = true;
+	stream->op.done = stream_got;
+	io_read(exec->shard->io, &stream->op, stream->fd, stream->buffer,
+		room < READ_BYTES ? (uint32_t)room : READ_BYTES);
+}
+
+bool exec_is_held_back(const struct exec *exec)
+{
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		if (exec->streams[i].fd >= 0 && !exec->streams[i].reading)
+			return true;
+	return false;
+}
+
+/*
+ * Others may hold the other end and write on: no more than a reader that keeps up can still be told
+ * in full.
+ */
+static void stream_drain(struct stream *stream)
+{
+	size_t drained = 0, drained_max = stream->exec->readers ? EXEC_PIPE_BYTES : DRAIN_BYTES_MAX;
+
+	while (drained < drained_max) {
+		struct iovec part = { stream->buffer, READ_BYTES };
+		ssize_t n = preadv2(stream->fd, &part, 1, -1, RWF_NOWAIT);
+
+		if (n < 0)
+			return;
+		if (n == 0) {
+			stream_close(stream);
+			return;
+		}
+		capture_add(&stream->capture, stream->buffer, (size_t)n);
+		drained += (size_t)n;
+	}
+}
+
+void exec_stream_finish(struct stream *stream)
+{
+	if (stream->fd >= 0)
+		stream_drain(stream);
+	if (stream->fd >= 0)
+		sink_take(stream->exec->shard, take_fd(&stream->fd));
+	free(stream->buffer);
+	stream->buffer = NULL;
+}
