@@ -109,7 +109,7 @@ bool follower_has(const struct follower *f, uint32_t stream, const void *bytes, 
 	       (!count || !memcmp(s->bytes, bytes, count));
 }
 
-uint32_t input_give(struct dsec *d, int64_t ticket, uint64_t offset, const char *text)
+uint32_t follower_give(struct dsec *d, int64_t ticket, uint64_t offset, const char *text)
 {
 	struct dsec_bytes bytes = { text, strlen(text) };
 	int64_t input = dsec_input(d, NULL, ticket, offset, bytes);

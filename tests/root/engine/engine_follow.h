@@ -43,4 +43,4 @@ bool follower_to_end(struct follower *f, int timeout_ms);
 /* All of a stream from where it began is exactly this. */
 bool follower_has(const struct follower *f, uint32_t stream, const void *bytes, uint64_t count);
 /* Gives bytes, or none for the end; how the request ended. */
-uint32_t input_give(struct dsec *d, int64_t ticket, uint64_t offset, const char *text);
+uint32_t follower_give(struct dsec *d, int64_t ticket, uint64_t offset, const char *text);

@@ -51,12 +51,12 @@ static void output_comes_as_it_is_written_and_input_is_answered(struct engine *e
 
 	expect(follower_until(&f, 1, 4, WAIT_MS));
 	expect(follower_until(&f, 2, 4, WAIT_MS));
-	expect(input_give(e->d, f.ticket, 0, "one\ntw") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 0, "one\ntw") == DSEC_OK);
 	expect(follower_until(&f, 1, 10, WAIT_MS));
 	expect(!f.last);
-	expect(input_give(e->d, f.ticket, 6, "o\n") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 6, "o\n") == DSEC_OK);
 	expect(follower_until(&f, 1, 16, WAIT_MS));
-	expect(input_give(e->d, f.ticket, 8, "") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 8, "") == DSEC_OK);
 	expect(follower_to_end(&f, WAIT_MS));
 	expect(exited(&f, 0));
 	expect(follower_has(&f, 1, "out\n<one>\n<two>\n", 16));
@@ -69,13 +69,13 @@ static void input_in_the_wrong_place_is_refused_and_repeated_input_is_taken_once
 	struct dsec_id id = sandbox_make(e->d);
 	auto_follower struct follower f = stream_start(e, id, "cat", DSEC_EXEC_INPUT_STREAM);
 
-	expect(input_give(e->d, f.ticket, 1, "x") == DSEC_INVALID);
-	expect(input_give(e->d, f.ticket, 0, "abc") == DSEC_OK);
-	expect(input_give(e->d, f.ticket, 0, "abc") == DSEC_OK);
-	expect(input_give(e->d, f.ticket, 2, "cd") == DSEC_INVALID);
-	expect(input_give(e->d, f.ticket, 3, "de") == DSEC_OK);
-	expect(input_give(e->d, f.ticket, 4, "") == DSEC_INVALID);
-	expect(input_give(e->d, f.ticket, 5, "") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 1, "x") == DSEC_INVALID);
+	expect(follower_give(e->d, f.ticket, 0, "abc") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 0, "abc") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 2, "cd") == DSEC_INVALID);
+	expect(follower_give(e->d, f.ticket, 3, "de") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 4, "") == DSEC_INVALID);
+	expect(follower_give(e->d, f.ticket, 5, "") == DSEC_OK);
 	expect(follower_to_end(&f, WAIT_MS));
 	expect(follower_has(&f, 1, "abcde", 5));
 	sandbox_end(e->d, id);
@@ -92,9 +92,9 @@ static void input_that_nobody_reads_ends_with_its_program(struct engine *e)
 
 	expect(follower_until(&closed, 1, 7, WAIT_MS));
 	/* What is taken before is written in vain; then it is known. */
-	(void)input_give(e->d, closed.ticket, 0, "x");
-	expect(input_give(e->d, closed.ticket, 1, "y") == DSEC_FAILED);
-	expect(input_give(e->d, none.ticket, 0, "x") == DSEC_INVALID);
+	(void)follower_give(e->d, closed.ticket, 0, "x");
+	expect(follower_give(e->d, closed.ticket, 1, "y") == DSEC_FAILED);
+	expect(follower_give(e->d, none.ticket, 0, "x") == DSEC_INVALID);
 	expect(follower_to_end(&closed, WAIT_MS));
 	expect(follower_to_end(&none, WAIT_MS));
 	/* More than any pipe holds, to one that sleeps and is gone. */
@@ -241,7 +241,7 @@ static void attaching_reads_from_an_offset_while_it_runs_and_after(struct engine
 
 	expect(follower_until(&second, 1, 10, WAIT_MS));
 	/* Input is taken from whoever reads along, too. */
-	expect(input_give(e->d, second.ticket, 0, "go\n") == DSEC_OK);
+	expect(follower_give(e->d, second.ticket, 0, "go\n") == DSEC_OK);
 	expect(follower_to_end(&first, WAIT_MS) && exited(&first, 4));
 	expect(follower_to_end(&second, WAIT_MS) && exited(&second, 4));
 	expect(follower_has(&first, 1, "0123456789abcdef", 16));
@@ -287,7 +287,7 @@ static void many_readers_read_and_a_stuck_one_blocks_nobody(struct engine *e)
 	stuck = follower_attach(e->d, id, first.exec, 0, 0);
 	for (int i = 0; i < READERS; i++)
 		readers[i] = follower_attach(e->d, id, first.exec, 0, 0);
-	expect(input_give(e->d, first.ticket, 0, "go\n") == DSEC_OK);
+	expect(follower_give(e->d, first.ticket, 0, "go\n") == DSEC_OK);
 	/* In turns: the foremost is the one that the program waits for. */
 	for (bool more = true; more;) {
 		more = follower_step(&first, first.last ? 0 : 1000);
@@ -320,7 +320,7 @@ static void so_far_ends_without_waiting_and_holds_nobody_back(struct engine *e)
 	expect(follower_to_end(&log, WAIT_MS));
 	expect(log.result && log.result->reason == DSEC_RUNNING);
 	expect(follower_has(&log, 1, "now\n", 4));
-	expect(input_give(e->d, f.ticket, 0, "") == DSEC_OK);
+	expect(follower_give(e->d, f.ticket, 0, "") == DSEC_OK);
 	expect(follower_to_end(&f, WAIT_MS));
 	auto_follower struct follower whole =
 		follower_attach(e->d, id, f.exec, 0, DSEC_ATTACH_SO_FAR);
