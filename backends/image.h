@@ -36,6 +36,8 @@ struct image_record {
 
 /* Of an open image file. -ENODATA: it has none; -EBADMSG: it is damaged, and must not be used. */
 int image_record_read(int fd, struct image_record *ret);
+/* As JSON; its bytes, or -ENOSPC, -EINVAL. */
+int image_record_text(const struct image_record *record, char *ret, size_t bytes);
 /* Behind the EROFS of `fd`, which has erofs_bytes. For the importer. */
 int image_record_write(int fd, const struct image_record *record);
 
@@ -58,19 +60,15 @@ struct import_options {
 	const char *program_path; /* dsec-import */
 	enum import_kind kind;
 	struct import_limits limits;
+	int stream_fd;	/* it reads the archive here: the other end is written to, then closed */
+	int status_fd;	/* it writes frames here */
 	int scratch_fd; /* an empty directory of this import's own; IMPORT_RESULT appears in it */
 };
 
 #define IMPORT_RESULT "image.erofs" /* whole and synced when the program exits with 0 */
 
-struct import_process {
-	pid_t pid;     /* to reap; kill it, and all of it ends */
-	int stream_fd; /* write the archive here, then close */
-	int status_fd; /* frames */
-};
-
-/* -errno; nothing was started then. */
-int import_start(const struct import_options *options, struct import_process *ret);
+/* A process to reap; killed, all of it ends. -errno: nothing was started. */
+int import_start(const struct import_options *options, pid_t *ret_pid);
 /* The same program empties a directory; exit status 0: it is empty. */
 int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid);
 

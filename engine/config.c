@@ -54,7 +54,12 @@ static const struct option options[] = {
 	{ "token-file", OPTION_PATH, FIELD(token_path), 0, 0, "PATH",
 	  "clients must show what is in it; none: the socket's mode alone decides" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
+	{ "images-full", OPTION_COUNT, FIELD(images_full_percent), 1, 100, "PERCENT",
+	  "of their disk: nothing is imported beyond" },
+	{ "image-max", OPTION_BYTES, FIELD(image_bytes_max), 1 << 20, 1ull << 46, "BYTES",
+	  "contents of an image that is imported" },
 	{ "launcher", OPTION_PATH, FIELD(launcher_path), 0, 0, "PATH", "the launcher's program" },
+	{ "importer", OPTION_PATH, FIELD(import_path), 0, 0, "PATH", "the importer's program" },
 	{ "shards", OPTION_COUNT, FIELD(shards), 1, SHARDS_MAX, "N", "threads, one per CPU" },
 	{ "launchers", OPTION_COUNT, FIELD(launchers), 1, LAUNCHERS_PER_SHARD_MAX, "N",
 	  "launcher processes per shard" },
@@ -98,7 +103,7 @@ _Static_assert((int)NAME_BYTES_MAX < (int)INSTANCE_BYTES_MAX, "an instance's nam
 
 static const char *const level_names[] = { "error", "warning", "info", "debug" };
 
-static int launcher_default(char **ret_path);
+static int program_default(const char *name, char **ret_path);
 static int paths_complete(struct config *config);
 static const struct option *option_find(const char *name, size_t bytes);
 static int option_set(struct config *config, const struct option *o, const char *value);
@@ -127,6 +132,8 @@ int config_default(struct config *config)
 		.creates_waiting_max = 4096,
 		.slot_uses_max = 1000,
 		.ttl_default_s = 86400,
+		.image_bytes_max = 64ull << 30,
+		.images_full_percent = 90,
 		.disk_bytes = 1 << 30,
 		.disk_inodes = 262144,
 		.pids_max = 1024,
@@ -140,11 +147,13 @@ int config_default(struct config *config)
 #ifdef DSEC_FAULTS
 	config->fault = getenv("DSEC_FAULT");
 #endif
-	r = launcher_default(&config->owned_launcher);
-	if (r < 0)
-		return r;
+	r = program_default("dsec-launcher", &config->owned_launcher);
+	if (r >= 0)
+		r = program_default("dsec-import", &config->owned_import);
 	config->launcher_path = config->owned_launcher;
-	r = paths_complete(config);
+	config->import_path = config->owned_import;
+	if (r >= 0)
+		r = paths_complete(config);
 	if (r < 0)
 		config_done(config);
 	return r;
@@ -154,8 +163,10 @@ void config_done(struct config *config)
 {
 	free(config->owned_socket);
 	free(config->owned_launcher);
+	free(config->owned_import);
 	config->owned_socket = NULL;
 	config->owned_launcher = NULL;
+	config->owned_import = NULL;
 }
 
 int config_parse(struct config *config, int argc, char **argv, enum config_mode *ret_mode)
@@ -227,7 +238,8 @@ void config_help(const struct config *config, FILE *to)
 	      to);
 }
 
-static int launcher_default(char **ret_path)
+/* Beside this one. */
+static int program_default(const char *name, char **ret_path)
 {
 	auto_free char *self = realpath("/proc/self/exe", NULL);
 	char *slash;
@@ -236,7 +248,7 @@ static int launcher_default(char **ret_path)
 		return errno == ENOMEM ? -ENOMEM : -ENOENT;
 	slash = strrchr(self, '/');
 	*slash = '\0';
-	return asprintf(ret_path, "%s/dsec-launcher", self) < 0 ? -ENOMEM : 0;
+	return asprintf(ret_path, "%s/%s", self, name) < 0 ? -ENOMEM : 0;
 }
 
 /* The socket's default follows the instance's name. */

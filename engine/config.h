@@ -38,6 +38,8 @@ enum {
 	EXEC_KEPT_BYTES_PER_SHARD = 32 << 20,
 	CLIENT_ARENA_BYTES_MAX = 4 << 20, /* it is the engine's memory: clients_max times this */
 	CREATE_COUNT_MAX = 32768,
+	IMAGE_FILES_MAX = 4 << 20,
+	IMAGE_LAYERS_MAX = 512,
 	TTL_S_MAX = 30 * 24 * 3600,
 };
 
@@ -47,6 +49,7 @@ struct config {
 	const char *token_path;		   /* NULL: clients need no token */
 	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */
 	const char *launcher_path;	   /* beside dsecd */
+	const char *import_path;	   /* the same: dsec-import */
 	const char *fault;		   /* DSEC_FAULT, where built in */
 	uint32_t shards;		   /* one per CPU allowed */
 	uint32_t launchers;		   /* per shard: 3 */
@@ -59,6 +62,8 @@ struct config {
 	uint32_t ttl_default_s;		   /* 86400 */
 	uint64_t disk_bytes;		   /* per sandbox, default of the upper: 1 GiB */
 	uint64_t disk_inodes;		   /* 262144 */
+	uint64_t image_bytes_max;	   /* contents of an imported image: 64 GiB */
+	uint32_t images_full_percent;	   /* of their disk: no import beyond; 90 */
 	uint64_t memory_bytes;		   /* default limit where enforceable: 0, none */
 	uint32_t pids_max;		   /* default: 1024 */
 	int ready_fd;			   /* "ready\n" is written when clients can connect; -1 */
@@ -69,7 +74,7 @@ struct config {
 	uint32_t log_level;		   /* enum log_level: LOG_INFO */
 	bool check_json;		   /* --check writes JSON */
 	uint64_t given;			   /* bit per option that was given, of config.c's table */
-	char *owned_socket, *owned_launcher; /* what the defaults of two paths point to */
+	char *owned_socket, *owned_launcher, *owned_import; /* what defaults of paths point to */
 };
 
 /* The defaults above for this machine. -ENOMEM. Undone by config_done(). */

@@ -209,7 +209,7 @@ void control_launcher_stuck(struct control *control, struct shard *shard, int pi
 	mail_send(shard->io, control->io, &m->mail);
 }
 
-/* ---- for image.c ---- */
+/* ---- for images and imports ---- */
 
 struct io *control_io(struct control *control)
 {
@@ -219,6 +219,21 @@ struct io *control_io(struct control *control)
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;
+}
+
+const struct config *control_config(const struct control *control)
+{
+	return control->config;
+}
+
+struct imports *control_imports(struct control *control)
+{
+	return &control->imports;
+}
+
+struct scratches *control_scratches(struct control *control)
+{
+	return &control->imports.scratches;
 }
 
 /* ---- clients ---- */
@@ -289,6 +304,7 @@ static void control_stop(struct control *control, const char *why)
 		return;
 	control->stopping = true;
 	images_stop(control);
+	imports_stop(control);
 	log_info("stopping reason=\"%s\"", why);
 	io_cancel(control->io, &control->accept);
 	for (uint32_t i = 0; i < control->node.shard_count; i++)
@@ -365,7 +381,7 @@ void control_run(struct control *control)
 	}
 	log_info("ready instance=\"%s\" shards=%u sandboxes_max=%u", control->config->instance,
 		 control->node.shard_count, control->config->sandboxes_max);
-	while (control->shards_stopped < control->node.shard_count) {
+	while (control->shards_stopped < control->node.shard_count || imports_live(control)) {
 		r = io_turn(control->io,
 			    io_clock_ns(control->io) +
 				    (control->missing ? RESTART_PAUSE_NS : LOG_FLUSH_NS));

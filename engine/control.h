@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 struct config;
+struct imports;
+struct scratches;
 struct control;
 struct engine_handover;
 struct image_table;
@@ -23,9 +25,12 @@ void control_run(struct control *control);
 /* Stop shards, give everything back. Returns 0 when nothing is left. */
 int control_close(struct control *control);
 
-/* For mail and for image.c. */
+/* For mail, images and imports. */
 struct io *control_io(struct control *control);
 struct image_table *control_images(struct control *control);
+const struct config *control_config(const struct control *control);
+struct imports *control_imports(struct control *control);
+struct scratches *control_scratches(struct control *control);
 
 /* From a shard: it lost a launcher worker and wants another. */
 void control_launcher_lost(struct control *control, struct shard *shard);

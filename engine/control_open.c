@@ -258,8 +258,10 @@ int control_open(const struct config *config, const struct engine_handover *hand
 		if (r < 0)
 			log_error("backend start failed err=%s", strerror(-r));
 	}
-	if (r >= 0)
+	if (r >= 0) {
+		imports_open(control);
 		r = shards_start(control);
+	}
 	if (r < 0) {
 		(void)control_close(control);
 		return r;
@@ -276,10 +278,11 @@ static void shards_end(struct control *control)
 	if (!control->stopping) {
 		control->stopping = true;
 		images_stop(control);
+		imports_stop(control);
 		for (uint32_t i = 0; i < node->shard_count; i++)
 			shard_stop(node->shards[i], control->io);
 	}
-	while (control->shards_stopped < node->shard_count)
+	while (control->shards_stopped < node->shard_count || imports_live(control))
 		if (io_turn(control->io, UINT64_MAX) < 0)
 			break;
 	for (uint32_t i = 0; i < node->shard_count; i++)
@@ -289,6 +292,7 @@ static void shards_end(struct control *control)
 		shard_free(node->shards[i]);
 	free(node->shards);
 	images_done(&control->images);
+	imports_close(control);
 	control_workers_end(control);
 }
 

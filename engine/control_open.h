@@ -9,6 +9,7 @@
 
 #include "engine/control.h"
 #include "engine/image.h"
+#include "engine/import.h"
 #include "engine/shard.h"
 
 struct guard;
@@ -20,6 +21,7 @@ struct control {
 	struct io *io;
 	struct guard *guard;
 	struct image_table images;
+	struct imports imports;
 	bool stopping;
 	struct worker_pid *workers; /* not reaped yet */
 	struct mail *missing;	    /* lost workers that were not replaced yet */

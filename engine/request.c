@@ -67,6 +67,8 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_INSPECT] = { "inspect", TARGET_SUBJECT, 0, inspect_part, NULL },
 	[DSEC_OP_SIGNAL] = { "signal", TARGET_SUBJECT, 0, signal_part, NULL },
 	[DSEC_OP_RESIZE] = { "resize", TARGET_SUBJECT, 0, resize_part, NULL },
+	[DSEC_OP_IMAGE] = { "image", TARGET_HOME, sizeof(struct dsec_wire_image), image_part,
+			    image_part_cancel, .input = image_input, .needs_client = true },
 	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, NULL },
 	[DSEC_OP_FILE] = { "file", TARGET_SUBJECT, sizeof(struct dsec_wire_file), file_part,
 			   file_part_cancel, .input = file_input, .credit = file_credit,

@@ -60,6 +60,7 @@ struct request {
 		struct dsec_wire_select select;
 		struct dsec_wire_change change; /* its select is the one above */
 		struct dsec_wire_list list;
+		struct dsec_wire_image image;
 		struct dsec_wire_file file;
 		struct dsec_wire_port port;
 		struct dsec_wire_attach attach;
@@ -137,6 +138,9 @@ void attach_part(struct part *part);
 void list_part(struct part *part);
 void port_part(struct part *part);
 void port_part_cancel(struct part *part);
+void image_part(struct part *part);
+void image_part_cancel(struct part *part);
+void image_input(struct part *part, struct part *input);
 void stats_part(struct part *part);
 void change_part(struct part *part);
 void inspect_part(struct part *part);

@@ -35,6 +35,21 @@ static bool is_device_path(const char *path)
 	return !strncmp(path, "dev", 3) && (!path[3] || path[3] == '/');
 }
 
+/* What the archive has in /dev that is there anyway is not worth a word. */
+static bool is_ours(const char *path)
+{
+	static const char *const names[] = {
+		"dev",	       "dev/null", "dev/zero", "dev/full",  "dev/random",
+		"dev/urandom", "dev/tty",  "dev/fd",   "dev/stdin", "dev/stdout",
+		"dev/stderr",  "dev/ptmx", "dev/pts",  "dev/shm",
+	};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		if (!strcmp(path, names[i]))
+			return true;
+	return false;
+}
+
 static struct attributes attributes_of(struct archive_entry *entry)
 {
 	return (struct attributes){
@@ -242,7 +257,7 @@ static int apply_entry(struct tree *tree, struct tarball *tarball, struct archiv
 	if (r < 0)
 		return r;
 	if (is_device_path(path)) {
-		tree->in->frame.dropped_nodes += strcmp(path, "dev") != 0;
+		tree->in->frame.dropped_nodes += !is_ours(path);
 		return 0;
 	}
 	if (++tree->in->frame.files > tree->in->limits.files_max)

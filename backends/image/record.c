@@ -75,21 +75,15 @@ static int write_all(int fd, const void *bytes, size_t count, off_t at)
 	return 0;
 }
 
-int image_record_write(int fd, const struct image_record *record)
+int image_record_text(const struct image_record *record, char *ret, size_t bytes)
 {
-	struct footer footer = { .magic = FOOTER_MAGIC,
-				 .erofs_bytes = record->erofs_bytes,
-				 .version = 1 };
-	auto_free char *text = malloc(IMAGE_RECORD_BYTES_MAX);
 	struct json_writer w;
 	const char *at;
 	int r;
 
-	if (!text)
-		return -ENOMEM;
 	if (!strings_are_whole(record))
 		return -EINVAL;
-	json_open(&w, text, IMAGE_RECORD_BYTES_MAX);
+	json_open(&w, ret, bytes);
 	json_object(&w, NULL);
 	json_string(&w, "digest", record->digest);
 	json_string(&w, "source", record->source);
@@ -104,13 +98,24 @@ int image_record_write(int fd, const struct image_record *record)
 	(void)list_write(&w, "cmd", at, record->cmd_count);
 	json_end(&w);
 	r = json_close(&w);
+	return r < 0 ? r : (int)w.bytes;
+}
+
+int image_record_write(int fd, const struct image_record *record)
+{
+	struct footer footer = { .magic = FOOTER_MAGIC,
+				 .erofs_bytes = record->erofs_bytes,
+				 .version = 1 };
+	auto_free char *text = malloc(IMAGE_RECORD_BYTES_MAX);
+	int r = text ? image_record_text(record, text, IMAGE_RECORD_BYTES_MAX) : -ENOMEM;
+
 	if (r < 0)
 		return r;
-	footer.record_bytes = (uint32_t)w.bytes;
-	r = write_all(fd, text, w.bytes, (off_t)record->erofs_bytes);
+	footer.record_bytes = (uint32_t)r;
+	r = write_all(fd, text, footer.record_bytes, (off_t)record->erofs_bytes);
 	return r < 0 ? r :
 		       write_all(fd, &footer, sizeof footer,
-				 (off_t)(record->erofs_bytes + w.bytes));
+				 (off_t)(record->erofs_bytes + footer.record_bytes));
 }
 
 /* ---- reading ---- */

@@ -16,7 +16,7 @@
 #include "backends/image/import.h"
 #include "engine/base/cleanup.h"
 
-enum { STAGE_FD_MIN = 64, STREAM_PIPE_BYTES = 1 << 20 };
+enum { STAGE_FD_MIN = 64 };
 
 struct start {
 	const char *program;
@@ -93,38 +93,22 @@ static int start_fork(struct start *start, pid_t *ret_pid)
 	return r;
 }
 
-int import_start(const struct import_options *o, struct import_process *ret)
+int import_start(const struct import_options *o, pid_t *ret_pid)
 {
 	char name[] = "dsec-import", text[5][24];
 	char *const argv[] = { name, text[0], text[1], text[2], text[3], text[4], NULL };
-	int stream[2], status[2], r;
+	struct start start = { .program = o->program_path,
+			       .argv = argv,
+			       .stream_fd = o->stream_fd,
+			       .status_fd = o->status_fd,
+			       .scratch_fd = o->scratch_fd };
 
 	(void)snprintf(text[0], sizeof text[0], "%u", o->kind);
 	(void)snprintf(text[1], sizeof text[1], "%llu", (unsigned long long)o->limits.bytes_max);
 	(void)snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)o->limits.free_min);
 	(void)snprintf(text[3], sizeof text[3], "%u", o->limits.files_max);
 	(void)snprintf(text[4], sizeof text[4], "%u", o->limits.layers_max);
-	if (pipe2(stream, O_CLOEXEC) < 0)
-		return -errno;
-	auto_close int stream_read = stream[0];
-	auto_close int stream_write = stream[1];
-	if (pipe2(status, O_CLOEXEC) < 0)
-		return -errno;
-	auto_close int status_read = status[0];
-	auto_close int status_write = status[1];
-	struct start start = { .program = o->program_path,
-			       .argv = argv,
-			       .stream_fd = stream_read,
-			       .status_fd = status_write,
-			       .scratch_fd = o->scratch_fd };
-
-	(void)fcntl(stream_write, F_SETPIPE_SZ, STREAM_PIPE_BYTES); /* else the default */
-	r = start_fork(&start, &ret->pid);
-	if (r < 0)
-		return r;
-	ret->stream_fd = take_fd(&stream_write);
-	ret->status_fd = take_fd(&status_read);
-	return 0;
+	return start_fork(&start, ret_pid);
 }
 
 int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid)

@@ -37,6 +37,9 @@ static const struct command commands[] = {
 	{ "change", VERB_CHANGE, verb_change, true, "[--label KEY=VALUE] [ID...]",
 	  "other times than were given" },
 	{ "wait", VERB_WAIT, verb_wait, true, "ID", "until it ended; says why" },
+	{ "image", VERB_IMAGE, verb_image, true,
+	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME...",
+	  "bring images in, list and remove them" },
 	{ "check", VERB_CHECK, verb_check, false, "",
 	  "what the engine holds, and what is left on the machine" },
 	{ "version", VERB_VERSION, verb_version, false, "", "of this program and of the engine" },
@@ -61,10 +64,13 @@ static void help_all(FILE *file)
 		(void)fprintf(file, "  %-8s %s\n", commands[at].name, commands[at].help);
 	(void)fputs("\nOptions of every verb:\n", file);
 	params_help(file, 0);
-	(void)fputs("\nAn ID is what create wrote, its unique beginning or end, or name:NAME.\n"
-		    "SIZE may end in K, M, G or T; TIME in ms, s, m, h or d.\n"
-		    "dsec VERB --help has the options of a verb, dsec(1) everything.\n",
-		    file);
+	(void)fputs(
+		"\nAn ID is what create wrote, its unique beginning or end, or name:NAME.\n"
+		"A SOURCE is dir:PATH, tar:FILE, docker-archive:FILE, oci:DIR, oci-archive:FILE\n"
+		"or -; a FILE may be -, and compressed by gzip or zstd.\n"
+		"SIZE may end in K, M, G or T; TIME in ms, s, m, h or d.\n"
+		"dsec VERB --help has the options of a verb, dsec(1) everything.\n",
+		file);
 }
 
 static void help_one(FILE *file, const struct command *command)

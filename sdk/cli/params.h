@@ -19,6 +19,7 @@ enum verb {
 	VERB_INSPECT = 1 << 18,
 	VERB_WAIT = 1 << 19,
 	VERB_PORT = 1 << 20,
+	VERB_IMAGE = 1 << 21,
 	VERB_ALL = (1 << 30) - 1,
 };
 

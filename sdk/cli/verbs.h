@@ -14,5 +14,6 @@ int verb_inspect(const struct options *options);
 int verb_label(const struct options *options);
 int verb_change(const struct options *options);
 int verb_wait(const struct options *options);
+int verb_image(const struct options *options);
 int verb_check(const struct options *options);
 int verb_version(const struct options *options);

@@ -140,6 +140,34 @@ static int inspected_take(struct event *event, struct payload payload)
 	return r;
 }
 
+static int image_row_take(struct event *event, struct payload payload)
+{
+	struct dsec_image_row *row = &event->body.image_row;
+	struct dsec_wire_image_row wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	*row = (struct dsec_image_row){
+		.size = sizeof(*row),
+		.users = wire.users,
+		.bytes = wire.bytes,
+		.content_bytes = wire.content_bytes,
+		.files = wire.files,
+		.age_ms = wire.age_ms,
+		.layers = wire.layers,
+		.dropped_nodes = wire.dropped_nodes,
+		.dropped_xattrs = wire.dropped_xattrs,
+	};
+	r = ref_take(payload, wire.name, &row->name);
+	if (r == 0)
+		r = ref_take(payload, wire.digest, &row->digest);
+	if (r == 0)
+		r = ref_take(payload, wire.created, &row->created);
+	return r < 0 ? r : ref_take(payload, wire.source, &row->source);
+}
+
 static int file_row_take(struct event *event, struct payload payload)
 {
 	struct dsec_file_row *row = &event->body.file_row;
@@ -309,6 +337,8 @@ BODY_SAME(dsec_inspected, dsec_wire_inspect, cause);
 BODY_SAME(dsec_inspected, dsec_wire_inspect, execs_running);
 BODY_SAME(dsec_inspected, dsec_wire_inspect, oom_kills);
 BODY_SAME(dsec_inspected, dsec_wire_inspect, settings);
+BODY_SAME(dsec_progress, dsec_wire_progress, bytes);
+BODY_SAME(dsec_progress, dsec_wire_progress, read_bytes);
 BODY_SAME(dsec_usage, dsec_wire_stats, id);
 BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
@@ -360,6 +390,10 @@ static int body_translate(struct event *event, uint16_t op, struct payload paylo
 		r = file_row_take(event, payload);
 	else if (op == DSEC_OP_FILE && kind == DSEC_EV_DONE)
 		r = same_take(&body->file_result, sizeof(body->file_result), payload);
+	else if (op == DSEC_OP_IMAGE && (kind == DSEC_EV_ROW || kind == DSEC_EV_DONE))
+		r = image_row_take(event, payload);
+	else if (op == DSEC_OP_IMAGE && kind == DSEC_EV_PROGRESS)
+		r = same_take(&body->progress, sizeof(body->progress), payload);
 	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)
 		r = same_take(&body->usage, sizeof(body->usage), payload);
 	else if (op == DSEC_OP_INSPECT && kind == DSEC_EV_DONE)

@@ -202,6 +202,20 @@ static struct pack *file_choose(struct play *play)
 	return pack;
 }
 
+static struct pack *image_choose(struct play *play)
+{
+	static const char *const names[] = { "tiny", "a/b:1", "", "../x" };
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->image);
+	struct dsec_wire_image *image = &pack->image;
+
+	image->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, 4);
+	if (image->verb == DSEC_IMAGE_IMPORT)
+		image->kind = choose(c, 4);
+	pack_text(pack, &image->name, image->verb == DSEC_IMAGE_LIST ? "" : names[choose(c, 4)]);
+	return pack;
+}
+
 /* Any bytes, none of them too, for any request. */
 static struct pack *input_choose(struct choices *c, struct dsec_ring_request *entry)
 {
@@ -257,6 +271,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = file_choose(play);
 	else if (op == DSEC_OP_ATTACH)
 		pack = attach_choose(c, entry);
+	else if (op == DSEC_OP_IMAGE)
+		pack = image_choose(play);
 	else if (op == DSEC_OP_INPUT)
 		pack = input_choose(c, entry);
 	else if (op == DSEC_OP_PORT)

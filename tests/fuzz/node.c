@@ -21,6 +21,8 @@
 #include "engine/control.h"
 #include "engine/image.h"
 #include "engine/ended.h"
+#include "engine/image_files.h"
+#include "engine/import.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
@@ -35,6 +37,7 @@ struct control {
 	struct io *io;
 	struct image_table images;
 	uint32_t stopped;
+	struct choices *choices;
 };
 
 /* ---- what shards ask of the control thread ---- */
@@ -47,6 +50,77 @@ struct io *control_io(struct control *control)
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;
+}
+
+/* An import ends as soon as it begins, in one of many ways, with or without a frame. */
+void import_begin(struct mail *mail, void *owner)
+{
+	struct importing *in = container_of(mail, struct importing, mail);
+	struct control *control = owner;
+	struct choices *c = control->choices;
+	struct import_frame frame = { .kind = 1 + choose(c, 3),
+				      .error = choose(c, 2) ? EINVAL : 0 };
+
+	memset(frame.reason, choose(c, 2) ? 'r' : 0, choose(c, sizeof frame.reason));
+	memset(frame.name, 'n', choose(c, sizeof frame.name));
+	if (choose(c, 2))
+		(void)!write(in->its_status_fd, &frame, choose(c, 4) ? sizeof frame : 7);
+	(void)close(in->its_stream_fd);
+	(void)close(in->its_status_fd);
+	in->result = choose(c, 2) ? -EPROTO : -ENOSPC;
+	in->step = "disk";
+	if (choose(c, 4) == 3) {
+		in->record = calloc(1, sizeof *in->record);
+		in->result = in->record ? 0 : -ENOMEM;
+	}
+	in->mail.deliver = import_home;
+	mail_send(control->io, in->part->shard->io, &in->mail);
+}
+
+void import_kill(struct mail *mail, void *owner)
+{
+	struct importing *in = container_of(mail, struct importing, cancel_mail);
+	struct control *control = owner;
+
+	in->cancel_mail.deliver = import_kill_home;
+	mail_send(control->io, in->part->shard->io, &in->cancel_mail);
+}
+
+void image_query_run(struct mail *mail, void *owner)
+{
+	struct image_query *query = container_of(mail, struct image_query, mail);
+	struct control *control = owner;
+	uint32_t count = choose(control->choices, 70);
+
+	if (query->verb == DSEC_IMAGE_REMOVE)
+		count = 0;
+	else if (query->verb == DSEC_IMAGE_INSPECT)
+		count = choose(control->choices, 2);
+	for (uint32_t i = 0; i < count; i++) {
+		struct image_found *found = calloc(1, sizeof *found);
+
+		found->next = query->found;
+		query->found = found;
+		if (query->verb == DSEC_IMAGE_INSPECT)
+			found->record = calloc(1, sizeof *found->record);
+	}
+	query->users = choose(control->choices, 3);
+	query->result = query->verb == DSEC_IMAGE_LIST || count ? 0 :
+			query->users				? -EBUSY :
+								  -ENOENT;
+	query->mail.deliver = query->answered;
+	mail_send(control->io, query->part->shard->io, &query->mail);
+}
+
+void image_found_free(struct image_found *found)
+{
+	while (found) {
+		struct image_found *next = found->next;
+
+		free(found->record);
+		free(found);
+		found = next;
+	}
 }
 
 int backend_image_mount(const char *path, int *ret_mount_fd)
@@ -184,6 +258,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 	options.world = kernel_world(node->kernel);
 	(void)io_open(&options, &control->io);
 	images_init(&control->images);
+	control->choices = choices;
 	node->control = control;
 	node->node = (struct node){
 		.config = &node->config,

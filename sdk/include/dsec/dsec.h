@@ -466,7 +466,6 @@ struct dsec_inspected {
  * of its shard ended since. Then DSEC_ABSENT.
  */
 int64_t dsec_inspect(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox);
-
 /* Body of a check's DSEC_EV_DONE: the engine's own account of what it holds. */
 struct dsec_holdings {
 	uint32_t size, clients;
@@ -510,3 +509,5 @@ const char *dsec_error(struct dsec *d, int64_t result);
 #ifdef __cplusplus
 }
 #endif
+
+#include <dsec/images.h>

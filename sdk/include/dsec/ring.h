@@ -405,6 +405,33 @@ struct dsec_wire_forward {
 	uint64_t reserved[4];
 };
 
+/* An import is fed by INPUT, as any stream. */
+struct dsec_wire_image {
+	uint32_t size, verb;  /* enum dsec_image_verb */
+	uint32_t kind, flags; /* import: enum dsec_image_kind; flags: none yet */
+	struct dsec_wire_ref name;
+	uint64_t reserved[6];
+};
+
+/*
+ * Body of an image's ROW and of an import's DONE. UINT64_MAX: unknown, of a file that no import
+ * made. inspect sends the image's record, JSON, as DATA before its row.
+ */
+struct dsec_wire_image_row {
+	uint32_t size, users;
+	uint64_t bytes, content_bytes, files, age_ms;
+	uint32_t layers, dropped_nodes, dropped_xattrs, reserved0;
+	struct dsec_wire_ref name, digest, created, source;
+	uint64_t reserved[4];
+};
+
+/* Body of an import's PROGRESS. */
+struct dsec_wire_progress {
+	uint32_t size, layers, layers_total, reserved0;
+	uint64_t bytes, files, read_bytes;
+	uint64_t reserved[2];
+};
+
 struct dsec_wire_list {
 	uint32_t size, limit;
 	struct dsec_wire_ref
@@ -499,6 +526,7 @@ DSEC__ASSERT(sizeof(struct dsec_wire_exec) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_attach) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_exec_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_row) % 8 == 0);
+DSEC__ASSERT(sizeof(struct dsec_wire_image_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_change) == 160);

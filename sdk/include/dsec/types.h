@@ -220,6 +220,21 @@ enum dsec_attach_flag {
 
 enum dsec_list_what { DSEC_LIST_SANDBOXES = 0, DSEC_LIST_EXECS = 1 };
 
+/* What is done with images. */
+enum dsec_image_verb {
+	DSEC_IMAGE_IMPORT = 1,
+	DSEC_IMAGE_LIST = 2,
+	DSEC_IMAGE_INSPECT = 3,
+	DSEC_IMAGE_REMOVE = 4,
+};
+
+/* What the stream of an import is a tar of; plain, gzip or zstd. */
+enum dsec_image_kind {
+	DSEC_IMAGE_AUTO = 0,	/* told by the first name in it */
+	DSEC_IMAGE_TREE = 1,	/* a root file system */
+	DSEC_IMAGE_ARCHIVE = 2, /* a docker archive or an OCI layout */
+};
+
 enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
 
 enum dsec_feature {

@@ -22,6 +22,7 @@ struct pack {
 		struct dsec_wire_change change;
 		struct dsec_wire_file file;
 		struct dsec_wire_port port;
+		struct dsec_wire_image image;
 		uint32_t size;
 	};
 };

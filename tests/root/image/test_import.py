@@ -77,7 +77,8 @@ class ImportTest(unittest.TestCase):
 
     def test_dev_is_ours_and_other_device_nodes_are_dropped_and_counted(self):
         device = {"kind": tarfile.CHRTYPE, "devmajor": 1, "devminor": 1}
-        run = self.good(tar(entry("dev/mem", **device), entry("mem", **device),
+        run = self.good(tar(directory("dev"), entry("dev/null", **device), link("dev/fd", "x"),
+                            entry("dev/mem", **device), entry("mem", **device),
                             entry("sda", **dict(device, kind=tarfile.BLKTYPE)),
                             hard("null", "dev/null"), entry("dev/file", b"x"), entry("kept")))
         self.assertEqual(run.last["dropped_nodes"], 5)

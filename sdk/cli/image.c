@@ -1,0 +1,217 @@
+/* `dsec image`: import, ls, inspect and rm. Called by main.c. */
+#include "sdk/cli/image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/json.h"
+#include "sdk/cli/table.h"
+#include "sdk/cli/values.h"
+#include "sdk/cli/verbs.h"
+
+enum { LS_NAME, LS_DIGEST, LS_BYTES, LS_FILES, LS_AGE, LS_USERS };
+
+static const struct column columns[] = {
+	[LS_NAME] = { "NAME", 28 },
+	[LS_DIGEST] = { "DIGEST", 19 },
+	[LS_BYTES] = { "SIZE", 9 },
+	[LS_FILES] = { "FILES", 9 },
+	[LS_AGE] = { "AGE", 7 },
+	[LS_USERS] = { "IN USE", 0 },
+	{ NULL, 0 },
+};
+
+json_t *image_row_json(const struct dsec_image_row *row)
+{
+	json_t *object = json_object();
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_add_bytes(object, "name", row->name);
+	(void)json_add_bytes(object, "digest", row->digest);
+	(void)json_add_bytes(object, "source", row->source);
+	(void)json_add_bytes(object, "created", row->created);
+	(void)json_object_set_new(object, "bytes", json_amount(row->bytes));
+	(void)json_object_set_new(object, "content_bytes", json_amount(row->content_bytes));
+	(void)json_object_set_new(object, "files", json_amount(row->files));
+	(void)json_object_set_new(object, "layers", json_integer(row->layers));
+	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
+	(void)json_object_set_new(object, "in_use", json_integer(row->users));
+	return object;
+}
+
+/* ---- ls ---- */
+
+static void row_show(const struct dsec_image_row *row, bool name_alone)
+{
+	struct dsec_bytes digest = row->digest;
+	char text[VALUE_TEXT_BYTES];
+
+	if (name_alone) {
+		value_write(stdout, row->name);
+		(void)putchar('\n'); /* told at the end, by main() */
+		return;
+	}
+	table_cell(&columns[LS_NAME], row->name);
+	if (digest.bytes > 19)
+		digest.bytes = 19; /* enough to tell them apart */
+	table_cell(&columns[LS_DIGEST], digest.bytes ? digest : (struct dsec_bytes){ "-", 1 });
+	value_print_bytes(row->bytes, text);
+	table_text(&columns[LS_BYTES], text);
+	if (row->files == UINT64_MAX)
+		(void)snprintf(text, sizeof(text), "-"); /* fits */
+	else
+		value_print_count(row->files, text);
+	table_text(&columns[LS_FILES], text);
+	value_print_ms(row->age_ms, text);
+	table_text(&columns[LS_AGE], text);
+	value_print_count(row->users, text);
+	table_text(&columns[LS_USERS], text);
+	table_end();
+}
+
+static void row_tell(void *state, const struct dsec_event *event)
+{
+	const struct options *options = state;
+
+	if (event->kind != DSEC_EV_ROW || !event->body)
+		return;
+	if (options->json) {
+		auto_json json_t *json = image_row_json(event->body);
+
+		(void)json_line(stdout, json); /* told at the end, by main() */
+	} else {
+		row_show(event->body, options->quiet);
+	}
+}
+
+static int64_t image_ask(struct session *session, uint32_t verb, const char *name)
+{
+	struct dsec_call call = session_call(session);
+	struct dsec_image_opts opts = { .size = sizeof(opts), .verb = verb, .name = name };
+
+	return dsec_image(session->d, &call, &opts);
+}
+
+static int image_list(struct session *session)
+{
+	const struct options *options = session->options;
+
+	if (!options->json && !options->quiet)
+		table_head(options, columns);
+	return session_events(session, image_ask(session, DSEC_IMAGE_LIST, NULL), "image ls",
+			      row_tell, (void *)options) < 0 ?
+		       EXIT_TROUBLE :
+		       0;
+}
+
+/* ---- inspect ---- */
+
+struct inspection {
+	char *record;
+	size_t bytes;
+	json_t *json;
+};
+
+static void record_take(void *state, const struct dsec_event *event)
+{
+	struct inspection *inspection = state;
+
+	if (event->kind == DSEC_EV_ROW && event->body)
+		inspection->json = image_row_json(event->body);
+	if (event->kind != DSEC_EV_DATA || !event->bytes)
+		return;
+	char *grown = realloc(inspection->record, inspection->bytes + event->bytes);
+
+	if (!grown)
+		return; /* what is missing is no JSON, which is told */
+	memcpy(grown + inspection->bytes, event->data, event->bytes);
+	inspection->record = grown;
+	inspection->bytes += event->bytes;
+}
+
+static int image_inspect(struct session *session, const char *name)
+{
+	struct inspection inspection = { 0 };
+	int r = session_events(session, image_ask(session, DSEC_IMAGE_INSPECT, name),
+			       "image inspect", record_take, &inspection);
+	auto_json json_t *json = inspection.json;
+	auto_json json_t *record =
+		inspection.bytes ? json_loadb(inspection.record, inspection.bytes, 0, NULL) : NULL;
+
+	free(inspection.record);
+	if (r < 0)
+		return EXIT_TROUBLE;
+	if (!json || (inspection.bytes && !record))
+		return session_fail_error(session, -EPROTO, "record", "the engine's answer is cut");
+	if (record)
+		(void)json_object_update(json, record); /* fails on memory alone */
+	session_tell(session, json);
+	if (!session->options->json)
+		(void)json_dumpf(json, stdout, JSON_INDENT(2));
+	if (!session->options->json)
+		(void)putchar('\n'); /* told at the end, by main() */
+	return 0;
+}
+
+/* ---- rm ---- */
+
+static int images_remove(struct session *session, char **names, int count)
+{
+	auto_json json_t *json = NULL;
+	int status = 0;
+
+	for (int at = 0; at < count; at++)
+		if (session_events(session, image_ask(session, DSEC_IMAGE_REMOVE, names[at]),
+				   names[at], NULL, NULL) < 0)
+			status = EXIT_TROUBLE;
+	if (!status) {
+		json = json_status(&session->failure); /* none */
+		session_tell(session, json);
+	}
+	return status;
+}
+
+/* ---- the verb ---- */
+
+static int image_run(struct session *session, const char *verb, char **rest, int count)
+{
+	const struct options *options = session->options;
+	bool import = !strcmp(verb, "import"), list = !strcmp(verb, "ls");
+	bool inspect = !strcmp(verb, "inspect");
+
+	if (!import && !list && !inspect && strcmp(verb, "rm") != 0)
+		return session_refuse(session, "image %s: there is import, ls, inspect and rm",
+				      verb);
+	if (list ? count != 0 : import || inspect ? count != 1 : count < 1)
+		return session_refuse(session, "image %s wants %s", verb,
+				      list    ? "nothing more" :
+				      import  ? "one source" :
+				      inspect ? "one name" :
+						"names");
+	if (import != (options->name != NULL))
+		return session_refuse(session, import ? "image import wants --name NAME" :
+							"--name belongs to image import");
+	if (session_open(session, false) < 0)
+		return EXIT_TROUBLE;
+	if (import)
+		return image_import(session, rest[0]);
+	if (list)
+		return image_list(session);
+	return inspect ? image_inspect(session, rest[0]) : images_remove(session, rest, count);
+}
+
+int verb_image(const struct options *options)
+{
+	struct session session = { .options = options };
+	int status;
+
+	if (!options->argument_count)
+		status = session_refuse(&session, "image wants import, ls, inspect or rm");
+	else
+		status = image_run(&session, options->arguments[0], options->arguments + 1,
+				   options->argument_count - 1);
+	return session_end(&session, status);
+}

@@ -1,0 +1,31 @@
+/* Parts of `dsec image`. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "sdk/cli/session.h"
+
+/* Where an import's bytes come from. */
+struct image_source {
+	const char *kind; /* dsec_image_opts.source */
+	const char *path; /* NULL: stdin */
+	bool is_folder;
+	int fd;	     /* -1: not open */
+	pid_t child; /* it writes the folder as a tar; 0: none */
+};
+
+/* "dir:PATH", …. -EINVAL: it is none. */
+int image_source_parse(const char *text, struct image_source *ret);
+/* 0 or -errno. */
+int image_source_open(struct image_source *source);
+/* Up to so many bytes; 0: the end. -EINTR: a signal; -EIO: the folder could not be read whole. */
+ssize_t image_source_read(struct image_source *source, void *bytes, size_t bytes_max);
+void image_source_close(struct image_source *source);
+
+/* `dsec image import`: returns the exit status. */
+int image_import(struct session *session, const char *text);
+
+/* A row as JSON, without the record. The caller's. */
+json_t *image_row_json(const struct dsec_image_row *row);

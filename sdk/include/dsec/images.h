@@ -1,0 +1,59 @@
+/*
+ * Images: root file systems that sandboxes share. A part of dsec.h, whose contracts hold here too.
+ */
+#pragma once
+
+#include <dsec/dsec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+struct dsec_image_opts {
+	uint32_t size, verb; /* enum dsec_image_verb */
+	/*
+	 * import: what the stream is a tar of: NULL (as its first name says), "tree" (a root file
+	 * system), or "archive" (a docker archive or an OCI layout).
+	 */
+	const char *source;
+	const char *name; /* letters, digits and . _ - : in parts separated by /; not for list */
+	const struct dsec_bytes *layers; /* none yet */
+	uint32_t layer_count, flags;	 /* 0 */
+};
+
+/* Body of an image's DSEC_EV_ROW, and of an import's DSEC_EV_DONE. UINT64_MAX: unknown. */
+struct dsec_image_row {
+	uint32_t size, users; /* users: sandboxes that run on it */
+	uint64_t bytes;	      /* of its file */
+	uint64_t content_bytes, files, age_ms;
+	uint32_t layers;
+	uint32_t dropped_nodes, dropped_xattrs; /* import: what a sandbox must not have */
+	uint32_t reserved;
+	struct dsec_bytes name, digest, created, source; /* empty: unknown */
+};
+
+/* Body of an import's DSEC_EV_PROGRESS. */
+struct dsec_progress {
+	uint32_t size, layers, layers_total, reserved; /* layers_total 0: not known yet */
+	uint64_t bytes, files;			       /* unpacked so far */
+	uint64_t read_bytes; /* taken from the archive, where that is before unpacking */
+};
+
+/*
+ * Images. import: feed the archive with dsec_input(), as it is, and end it with no bytes; events:
+ * DSEC_EV_PROGRESS, DSEC_EV_DONE. It replaces an image of that name at once and whole; sandboxes
+ * keep what they have. Cancelled, refused, or its connection gone: nothing is left of it.
+ *
+ * list: a DSEC_EV_ROW per image, in order of names. inspect: DSEC_EV_DATA with the image's record
+ * (JSON: digest, source, created, content_bytes, files, layers, user, cwd, env, entrypoint, cmd;
+ * none for an image that was not imported), then its DSEC_EV_ROW. remove: DSEC_CONFLICT while
+ * sandboxes use it.
+ */
+int64_t dsec_image(struct dsec *d, const struct dsec_call *call,
+		   const struct dsec_image_opts *opts);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
