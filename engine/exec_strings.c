@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/image.h"
 #include "engine/config.h"
+#include "engine/image.h"
 #include "engine/sandbox.h"
 
 #define PATH_DEFAULT "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -84,41 +86,111 @@ static bool variables_set(const struct variables *v, const char *entry, uint32_t
 	return false;
 }
 
-/* The sandbox's own entries and the defaults, where nothing above them sets the same name. */
-static void pack_env(struct packing *p, const struct variables *wished, const struct variables *own,
-		     bool is_root)
+/* ---- what the image says ---- */
+
+static const struct image_record *record_of(const struct sandbox *sandbox)
+{
+	static const struct image_record none = { 0 };
+
+	return sandbox->image->record ? sandbox->image->record : &none;
+}
+
+/* Its environment comes first, then its entrypoint, then its command. */
+static void variables_of(struct variables *v, const struct image_record *record)
+{
+	uint32_t at = 0;
+
+	v->payload = record->strings;
+	for (v->count = 0; v->count < record->env_count; v->count++) {
+		uint32_t bytes = (uint32_t)strlen(record->strings + at);
+
+		v->items[v->count] = (struct dsec_wire_ref){ at, bytes };
+		at += bytes + 1;
+	}
+}
+
+static void pack_strings(struct packing *p, const struct image_record *record, uint32_t first,
+			 uint32_t count)
+{
+	const char *at = record->strings;
+
+	for (uint32_t i = 0; i < first + count; i++) {
+		uint32_t bytes = (uint32_t)strlen(at);
+
+		if (i >= first)
+			pack(p, at, bytes);
+		at += bytes + 1;
+	}
+}
+
+/* As everywhere: arguments take the place of the image's command, not of its entrypoint. */
+static int pack_argv(struct packing *p, const struct wire *w, const struct dsec_wire_exec *wish,
+		     const struct image_record *record)
+{
+	uint32_t entrypoint = record->env_count, cmd = entrypoint + record->entrypoint_count;
+	int r;
+
+	if (wish->flags & DSEC_EXEC_IMAGE_COMMAND)
+		pack_strings(p, record, entrypoint, record->entrypoint_count);
+	r = pack_items(p, w, &wish->argv);
+	if ((wish->flags & DSEC_EXEC_IMAGE_COMMAND) && !wish->argv.count)
+		pack_strings(p, record, cmd, record->cmd_count);
+	return r;
+}
+
+/* ---- the environment: the exec's over the sandbox's over the image's over the defaults ---- */
+
+enum { ENV_WISHED, ENV_OWN, ENV_IMAGE, ENV_SOURCES };
+
+static bool is_set_above(const struct variables *sources, uint32_t source, const char *entry,
+			 uint32_t bytes)
+{
+	for (uint32_t above = 0; above < source; above++)
+		if (variables_set(&sources[above], entry, bytes))
+			return true;
+	return false;
+}
+
+/* What nothing above sets. The wished ones are packed already. */
+static void pack_env(struct packing *p, const struct variables *sources, bool is_root)
 {
 	static const char *const defaults[] = { PATH_DEFAULT, "HOME=/root" };
 
-	for (uint32_t i = 0; i < own->count; i++) {
-		const char *entry = own->payload + own->items[i].at;
+	for (uint32_t source = ENV_OWN; source < ENV_SOURCES; source++) {
+		const struct variables *v = &sources[source];
 
-		if (!variables_set(wished, entry, own->items[i].bytes))
-			pack(p, entry, own->items[i].bytes);
+		for (uint32_t i = 0; i < v->count; i++) {
+			const char *entry = v->payload + v->items[i].at;
+
+			if (!is_set_above(sources, source, entry, v->items[i].bytes))
+				pack(p, entry, v->items[i].bytes);
+		}
 	}
 	for (uint32_t i = 0; i < (is_root ? 2 : 1); i++) {
 		uint32_t bytes = (uint32_t)strlen(defaults[i]);
 
-		if (!variables_set(wished, defaults[i], bytes) &&
-		    !variables_set(own, defaults[i], bytes))
+		if (!is_set_above(sources, ENV_SOURCES, defaults[i], bytes))
 			pack(p, defaults[i], bytes);
 	}
 }
 
+/* ---- all of it ---- */
+
 /* Sizes first: what is too large is not walked. */
 static struct status strings_check(const struct sandbox *sandbox, const struct wire *w,
-				   const struct dsec_wire_exec *wish)
+				   const struct dsec_wire_exec *wish, uint64_t bytes)
 {
-	uint64_t bytes = (uint64_t)wish->argv.bytes + wish->env.bytes + wish->cwd.bytes +
-			 sandbox->env.byte_count + DEFAULTS_BYTES;
+	const struct image_record *record = record_of(sandbox);
 	const char *cwd;
 
 	if (bytes > EXEC_ARGUMENT_BYTES_MAX ||
-	    (uint64_t)wish->argv.count + wish->env.count + sandbox->env.count + 2 > STRINGS_MAX)
+	    (uint64_t)wish->argv.count + wish->env.count + sandbox->env.count + record->env_count +
+			    record->entrypoint_count + record->cmd_count + 2 >
+		    STRINGS_MAX)
 		return strings_invalid("argv", -E2BIG);
 	if (wish->env.count > EXEC_ENV_COUNT_MAX)
 		return strings_invalid("env", -E2BIG);
-	if (wire_items_check(w, &wish->argv) < 0 || !wish->argv.count)
+	if (wire_items_check(w, &wish->argv) < 0)
 		return strings_invalid("argv", -EINVAL);
 	if (wire_items_check(w, &wish->env) < 0)
 		return strings_invalid("env", -EINVAL);
@@ -127,35 +199,53 @@ static struct status strings_check(const struct sandbox *sandbox, const struct w
 	return STATUS_OK;
 }
 
+static struct status no_command(const struct dsec_wire_exec *wish)
+{
+	struct status s = strings_invalid("argv", -EINVAL);
+
+	if (wish->flags & DSEC_EXEC_IMAGE_COMMAND)
+		s.detail = "no program was given, and the image names none";
+	return s;
+}
+
 struct status exec_strings(const struct sandbox *sandbox, const struct request *request,
 			   const char *user, struct run_spec *ret)
 {
 	const struct dsec_wire_exec *wish = &request->body.exec;
+	const struct image_record *record = record_of(sandbox);
 	const struct wire *w = &request->payload;
 	const struct wire own_wire = { sandbox->env.bytes, sandbox->env.byte_count };
 	const struct dsec_wire_items own_env = { 0, own_wire.bytes, sandbox->env.count, 0 };
-	struct status s = strings_check(sandbox, w, wish);
-	struct variables wished, own;
+	const uint64_t bytes = (uint64_t)wish->argv.bytes + wish->env.bytes + wish->cwd.bytes +
+			       sandbox->env.byte_count + record->string_bytes +
+			       strlen(record->cwd) + DEFAULTS_BYTES;
+	struct status s = strings_check(sandbox, w, wish, bytes);
+	struct variables sources[ENV_SOURCES];
 	struct packing p = { 0 };
 
 	if (s.code)
 		return s;
-	p.at = malloc((size_t)wish->argv.bytes + wish->env.bytes + wish->cwd.bytes +
-		      sandbox->env.byte_count + DEFAULTS_BYTES);
+	p.at = malloc(bytes);
 	if (!p.at)
 		return status_of_errno(-ENOMEM, "exec", "argv");
 	*ret = (struct run_spec){ .strings = p.at, .user = user };
-	if (pack_items(&p, w, &wish->argv) < 0)
+	if (pack_argv(&p, w, wish, record) < 0)
 		return strings_invalid("argv", -EINVAL);
+	if (!p.count)
+		return no_command(wish);
 	ret->argument_count = p.count;
 	p.count = 0;
 	if (pack_items(&p, w, &wish->env) < 0)
 		return strings_invalid("env", -EINVAL);
-	variables_read(&wished, w, &wish->env);
-	variables_read(&own, &own_wire, &own_env);
-	pack_env(&p, &wished, &own, !*user || !strcmp(user, "root"));
+	variables_read(&sources[ENV_WISHED], w, &wish->env);
+	variables_read(&sources[ENV_OWN], &own_wire, &own_env);
+	variables_of(&sources[ENV_IMAGE], record);
+	pack_env(&p, sources, !*user || !strcmp(user, "root"));
 	ret->environment_count = p.count;
-	pack(&p, w->payload + wish->cwd.at, wish->cwd.bytes);
+	if (wish->cwd.bytes)
+		pack(&p, w->payload + wish->cwd.at, wish->cwd.bytes);
+	else
+		pack(&p, record->cwd, (uint32_t)strlen(record->cwd));
 	ret->string_bytes = p.used;
 	return STATUS_OK;
 }

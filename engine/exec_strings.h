@@ -9,8 +9,9 @@
 struct sandbox;
 
 /*
- * From an exec request and its sandbox: the request's env over the sandbox's over PATH and, for
- * root, HOME. ret->strings is the caller's to free, also after a failure.
+ * From an exec request, its sandbox and the image: the request's env over the sandbox's over the
+ * image's over PATH and, for root, HOME; the image's command and working directory where it
+ * has none. ret->strings is the caller's to free, also after a failure.
  */
 struct status exec_strings(const struct sandbox *sandbox, const struct request *request,
 			   const char *user, struct run_spec *ret);

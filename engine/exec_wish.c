@@ -7,10 +7,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backends/image.h"
 #include "engine/config.h"
 #include "engine/exec_state.h"
 #include "engine/exec_strings.h"
+#include "engine/image.h"
 #include "engine/request.h"
+
+_Static_assert((int)IMAGE_USER_BYTES_MAX == (int)USER_BYTES_MAX, "an image's user fits");
 
 static struct status wish_invalid(const char *field, int error)
 {
@@ -105,6 +109,8 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 	}
 	if (!*exec->user)
 		memcpy(exec->user, exec->sandbox->user, sizeof exec->user);
+	if (!*exec->user && exec->sandbox->image->record)
+		memcpy(exec->user, exec->sandbox->image->record->user, sizeof exec->user);
 	s = exec_strings(exec->sandbox, request, exec->user, &exec->spec);
 	return s.code ? s : exec_limits(exec, request);
 }

@@ -131,7 +131,9 @@ static int record_load(const char *path, struct image_record **ret)
 
 	if (!record)
 		return -ENOMEM;
-	r = fd < 0 ? -errno : image_record_read(fd, record);
+	if (fd < 0)
+		return 0; /* the mount says what is wrong */
+	r = image_record_read(fd, record);
 	if (r < 0)
 		return r == -ENODATA ? 0 : r;
 	*ret = take_ptr(record);

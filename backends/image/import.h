@@ -26,7 +26,7 @@ struct import {
 	struct import_limits limits;
 	struct import_frame frame; /* of PROGRESS, filled as it goes */
 	struct image_record record;
-	uint64_t told_ns, looked_ns;
+	uint64_t told_ns, looked_ns, looked_bytes;
 	const char *step; /* of what is being done: for failures */
 	int tree_fd, blobs_fd;
 	bool told; /* FAILED was sent */

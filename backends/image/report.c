@@ -12,7 +12,7 @@
 
 #include "backends/image/import.h"
 
-enum { TELL_NS = 200 * 1000000, LOOK_NS = 100 * 1000000 };
+enum { TELL_NS = 200 * 1000000, LOOK_NS = 100 * 1000000, LOOK_BYTES = 4 << 20 };
 
 static uint64_t now_ns(void)
 {
@@ -69,15 +69,16 @@ static int disk_look(struct import *in)
 
 int import_progress(struct import *in)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_ns(), written = in->frame.bytes + in->frame.read_bytes;
 
 	if (now - in->told_ns >= TELL_NS) {
 		in->told_ns = now;
 		in->frame.kind = IMPORT_PROGRESS;
 		import_tell(&in->frame);
 	}
-	if (now - in->looked_ns < LOOK_NS)
+	if (now - in->looked_ns < LOOK_NS && written - in->looked_bytes < LOOK_BYTES)
 		return 0;
 	in->looked_ns = now;
+	in->looked_bytes = written;
 	return disk_look(in);
 }

@@ -5,7 +5,7 @@
 
 int verb_exec(const struct options *options)
 {
-	struct session session = { .options = options };
+	struct session session = { .options = options, .runs = true };
 	int status = EXIT_TROUBLE;
 	struct dsec_id id;
 

@@ -19,8 +19,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{ "run", VERB_RUN, verb_run, true, "IMAGE -- PROGRAM [ARGUMENT...]",
-	  "a sandbox, a program in it, and its output" },
+	{ "run", VERB_RUN, verb_run, true, "IMAGE [-- PROGRAM [ARGUMENT...]]",
+	  "a sandbox, a program in it (or what the image says), and its output" },
 	{ "create", VERB_CREATE, verb_create, true, "IMAGE",
 	  "a sandbox that stays; writes its id" },
 	{ "exec", VERB_EXEC, verb_exec, true, "ID -- PROGRAM [ARGUMENT...]",

@@ -60,12 +60,16 @@ static int stdin_read(char **ret_data, size_t *ret_bytes)
 	return 0;
 }
 
-static struct dsec_bytes *bytes_list(const char *const *texts, uint32_t count)
+/* `first` comes before them; NULL: nothing does. */
+static struct dsec_bytes *bytes_list(const char *first, const char *const *texts, uint32_t count)
 {
-	struct dsec_bytes *list = calloc(count + 1, sizeof(*list));
+	struct dsec_bytes *list = calloc(count + 2, sizeof(*list));
+	uint32_t at = 0;
 
-	for (uint32_t at = 0; list && at < count; at++)
-		list[at] = (struct dsec_bytes){ texts[at], strlen(texts[at]) };
+	if (list && first)
+		list[at++] = (struct dsec_bytes){ first, strlen(first) };
+	for (uint32_t text = 0; list && text < count; text++)
+		list[at++] = (struct dsec_bytes){ texts[text], strlen(texts[text]) };
 	return list;
 }
 
@@ -77,8 +81,8 @@ static int64_t exec_start(struct session *session, struct dsec_id sandbox, struc
 	uint64_t kept = o->output_bytes ? o->output_bytes : OUTPUT_BYTES_DEFAULT;
 	struct dsec_exec_opts opts = {
 		.size = sizeof(opts),
-		.flags = DSEC_EXEC_CAPTURE,
-		.argc = (uint32_t)o->command_count,
+		.flags = DSEC_EXEC_CAPTURE | (session->image_command ? DSEC_EXEC_IMAGE_COMMAND : 0),
+		.argc = (uint32_t)o->command_count + (o->entrypoint ? 1 : 0),
 		.env_count = o->env.count,
 		.cwd = o->cwd,
 		.user = o->user,
@@ -88,8 +92,9 @@ static int64_t exec_start(struct session *session, struct dsec_id sandbox, struc
 		.tail_bytes = kept / 2 ? kept / 2 : 1,
 	};
 
-	argv = bytes_list((const char *const *)o->command, opts.argc);
-	env = bytes_list(o->env.items, opts.env_count);
+	argv = bytes_list(o->entrypoint, (const char *const *)o->command,
+			  (uint32_t)o->command_count);
+	env = bytes_list(NULL, o->env.items, opts.env_count);
 	if (!argv || !env)
 		return -ENOMEM;
 	opts.argv = argv;

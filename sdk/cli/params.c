@@ -101,6 +101,8 @@ static const struct param params[] = {
 	  "leave it running: dsec exec uses it, dsec rm removes it" },
 	{ "env", 'e', PARAM_PAIRS, MADE | VERB_EXEC, FIELD(env), 0, 0, "NAME=VALUE",
 	  "environment; may be repeated" },
+	{ "entrypoint", 0, PARAM_TEXT, VERB_RUN, FIELD(entrypoint), 0, 0, "PROGRAM",
+	  "in place of the image's entrypoint and command" },
 	{ "workdir", 'w', PARAM_TEXT, RAN, FIELD(cwd), 0, 0, "DIR", "where the program starts" },
 	{ "user", 'u', PARAM_TEXT, MADE | VERB_EXEC, FIELD(user), 0, 0, "USER",
 	  "name, uid or uid:gid" },

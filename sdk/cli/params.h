@@ -48,6 +48,7 @@ struct options {
 	/* run, exec */
 	struct texts env; /* "NAME=value"; create, too */
 	const char *cwd, *user, *status_file;
+	const char *entrypoint; /* run: in place of the image's */
 	uint64_t output_bytes;
 	bool input;
 	/* port */

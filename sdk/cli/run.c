@@ -51,11 +51,13 @@ int verb_run(const struct options *options)
 	const char *image = options->image	    ? options->image :
 			    options->argument_count ? options->arguments[0] :
 						      NULL;
-	struct session session = { .options = options };
+	struct session session = { .options = options,
+				   .runs = true,
+				   .image_command = !options->entrypoint };
 	int status = EXIT_TROUBLE;
 
-	if (!image || !options->command_count)
-		status = session_refuse(&session, "run wants an image and a program: "
+	if (!image)
+		status = session_refuse(&session, "run wants an image: "
 						  "dsec run IMAGE -- PROGRAM");
 	else if (options->keep && options->remove)
 		status = session_refuse(&session, "run: --keep and --rm exclude each other");

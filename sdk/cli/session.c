@@ -131,7 +131,7 @@ int session_open(struct session *session, bool may_start)
 		.arena_bytes = ARENA_BYTES,
 		.connect_ms = connect_ms(session->options),
 		/* A program went with its engine: the next one would call its sandbox absent. */
-		.reconnect_ms = session->options->command_count ? UINT32_MAX : 0,
+		.reconnect_ms = session->runs ? UINT32_MAX : 0,
 	};
 	bool named;
 	int r;

@@ -17,6 +17,8 @@ struct session {
 	struct dsec_status failure; /* the first; code DSEC_OK: none */
 	bool is_private;	    /* the engine is ours, and goes with us */
 	bool told;		    /* the result is written */
+	bool runs;		    /* a program, which goes with its engine; set by the verb */
+	bool image_command;	    /* the image's entrypoint comes first; set by the verb */
 };
 
 /*

@@ -93,7 +93,7 @@ static int exec_check(const struct dsec_exec_opts *opts)
 		return dsec__fail(-EINVAL, "exec: input, and an input stream, too");
 	if (opts->reserved)
 		return dsec__fail(-EINVAL, "exec: reserved is not 0");
-	if (!opts->argc || !opts->argv)
+	if (opts->argc ? !opts->argv : !(opts->flags & DSEC_EXEC_IMAGE_COMMAND))
 		return dsec__fail(-EINVAL, "exec: no program");
 	if (opts->rlimit_count > DSEC_RESOURCES)
 		return dsec__fail(-EINVAL, "exec: more rlimits than there are resources");

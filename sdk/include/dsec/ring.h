@@ -291,7 +291,7 @@ struct dsec_wire_change {
 	uint64_t reserved[4];
 };
 
-enum { DSEC_EXEC_FLAGS_KNOWN = 63 }; /* of enum dsec_exec_flag */
+enum { DSEC_EXEC_FLAGS_KNOWN = 127 }; /* of enum dsec_exec_flag */
 enum { DSEC_SIGNAL_FLAGS_KNOWN = 0x300, DSEC_SIGNAL_MAX = 64, DSEC_RESOURCES = 16 };
 
 struct dsec_wire_rlimit {

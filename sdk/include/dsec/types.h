@@ -123,6 +123,8 @@ enum dsec_exec_flag {
 	/* The request ends when the program has started; neither STREAM nor CAPTURE. */
 	DSEC_EXEC_DETACH = 16,
 	DSEC_EXEC_TTY = 32, /* a terminal of its own: stdin, stdout and stderr, and job control */
+	/* argv follows the image's entrypoint; without any, the image's command does. */
+	DSEC_EXEC_IMAGE_COMMAND = 64,
 };
 
 /* Whom a signal is for, besides the main process alone. */

@@ -1,0 +1,485 @@
+#!/usr/bin/env python3
+"""dsec image against a real engine: import, use, replace, remove, and every way to end early."""
+import contextlib
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from importer import (BUILD, directory, docker_archive, entry, libc, link, must,
+                      mounts_of_our_own, oci_archive, oci_files, tar)
+
+DSEC, DSECD = BUILD / "sdk/dsec", BUILD / "engine/dsecd"
+READY_S, RUN_S = 30, 90
+PASSWD = b"root:x:0:0:root:/root:/bin/sh\nagent:x:1000:1000::/home/agent:/bin/sh\n"
+
+
+def eventually(what, seconds=20):
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def busybox():
+    """A static one: installed, or a package's file in the cache of load tests."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dsec"
+    for path in (Path("/bin/busybox"), Path("/usr/bin/busybox"),
+                 cache / "root-minimal/bin/busybox"):
+        if path.exists():
+            said = subprocess.run(["file", "-L", path], capture_output=True, text=True, check=False)
+            if "dynamically" not in said.stdout:
+                return path.read_bytes()
+    raise unittest.SkipTest("no static busybox here: apt-get install busybox-static")
+
+
+class Engine:
+    """One of our own; `stop` ends it in order."""
+
+    def __init__(self, folder, name, images, *options):
+        self.folder, self.images = folder, images
+        self.instance = f"{name}-{os.getpid()}"
+        self.socket = folder / f"{name}.sock"
+        self.log = folder / f"{name}.log"
+        reader, writer = os.pipe()
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [DSECD, "--instance", self.instance, "--socket", self.socket, "--images", images,
+                 "--ready-fd", str(writer), "--shards", "2", "--sandboxes-max", "64", *options],
+                pass_fds=[writer], stdout=log, stderr=log)
+        os.close(writer)
+        with os.fdopen(reader) as ready:
+            if ready.readline() != "ready\n":
+                raise AssertionError(f"dsecd is not ready:\n{self.log.read_text()}")
+
+    def child(self):
+        """The engine below its keeper."""
+        path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
+        return int(Path(path).read_text().split()[0])
+
+    def importers(self):
+        children = Path(f"/proc/{self.child()}/task/{self.child()}/children").read_text().split()
+        names = {}
+        for pid in map(int, children):
+            with contextlib.suppress(OSError):
+                names[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
+        return [pid for pid, name in names.items() if name == "dsec-import"]
+
+    def dsec(self, *words, **options):
+        options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
+        if options["stdin"] is None:
+            del options["stdin"]
+        return subprocess.run([DSEC, "-H", f"unix:{self.socket}", *map(str, words)],
+                              capture_output=True, timeout=RUN_S, check=False, **options)
+
+    def start(self, *words, **options):
+        return subprocess.Popen([DSEC, "-H", f"unix:{self.socket}", *map(str, words)],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+    def left(self):
+        """What is in the images' directory besides images."""
+        found = [path for path in self.images.rglob("*") if path.suffix != ".erofs"]
+        ours = {self.images / ".import", self.images / ".import" / self.instance}
+        folders = {path.parent for path in self.images.rglob("*.erofs")}
+        return [path for path in found if path not in ours and path not in folders]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=60)
+
+
+class ImageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        mounts_of_our_own()
+        cls.busybox = busybox()
+        cls.folder = Path(tempfile.mkdtemp(prefix="dsec-image-test."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+        cls.engine = Engine(cls.folder, "imgtest", cls.images)
+        cls.addClassCleanup(cls.engine.stop)
+
+    def base(self, *entries):
+        return tar(directory("home/agent", uid=1000, gid=1000), directory("srv", mode=0o755),
+                   entry("etc/passwd", PASSWD), entry("bin/busybox", self.busybox, mode=0o755),
+                   *[link(f"bin/{name}", "busybox") for name in
+                     ("sh", "cat", "env", "id", "pwd", "echo", "sleep", "ls", "true")], *entries)
+
+    def good(self, *words, **options):
+        ran = self.engine.dsec(*words, **options)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return ran.stdout.decode()
+
+    def bring(self, name, data, *words):
+        return json.loads(self.good("--json", "image", "import", "-", "--name", name, *words,
+                                    input=data))
+
+    def bad(self, *words, says=(), **options):
+        ran = self.engine.dsec(*words, **options)
+        self.assertEqual(ran.returncode, 125, (ran.stdout, ran.stderr))
+        for text in says:
+            self.assertIn(text, ran.stderr.decode())
+        return ran
+
+    def rows(self):
+        return {row["name"]: row for row in
+                map(json.loads, self.good("--json", "image", "ls").splitlines())}
+
+    # ---- sources ----
+
+    def test_every_source_makes_the_same_image(self):
+        folder = self.folder / "sources"
+        (folder / "root").mkdir(parents=True)
+        data = self.base(entry("marker", b"here\n", mtime=1700000000))
+        subprocess.run(["tar", "-C", folder / "root", "-xp", "--numeric-owner"], input=data,
+                       check=True, timeout=60)
+        os.setxattr(folder / "root/marker", "user.note", b"\x00\xff")
+        os.link(folder / "root/marker", folder / "root/again")
+        (folder / "it.tar").write_bytes(data)
+        (folder / "it.tar.gz").write_bytes(gzip.compress(data))
+        (folder / "docker.tar").write_bytes(docker_archive(data))
+        files = oci_files(data, packed=gzip.compress)
+        (folder / "oci.tar").write_bytes(oci_archive(files))
+        for name, content in files.items():
+            (folder / "oci" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "oci" / name).write_bytes(content)
+        sources = {"dir": f"dir:{folder}/root", "tar": f"tar:{folder}/it.tar",
+                   "gz": f"tar:{folder}/it.tar.gz", "docker": f"docker-archive:{folder}/docker.tar",
+                   "oci": f"oci:{folder}/oci", "archive": f"oci-archive:{folder}/oci.tar"}
+        digests = {}
+        for name, source in sources.items():
+            self.good("image", "import", source, "--name", f"from/{name}:1")
+            ran = self.good("run", f"from/{name}:1", "--", "/bin/cat", "/marker")
+            self.assertEqual(ran, "here\n")
+            digests[name] = self.rows()[f"from/{name}:1"]["digest"]
+        del digests["dir"]  # it has an attribute and a link more
+        self.assertEqual(len(set(digests.values())), 1, digests)
+        self.assertEqual(self.good("run", "from/dir:1", "--", "/bin/cat", "/again"), "here\n")
+        for name in sources:
+            self.good("image", "rm", f"from/{name}:1")
+        self.assertEqual(self.engine.left(), [])
+
+    def test_sources_that_are_none_are_told(self):
+        self.bad("image", "import", "x.tar", "--name", "x", says=["is no source"])
+        self.bad("image", "import", "tar:/nonesuch", "--name", "x", says=["No such file"])
+        self.bad("image", "import", "dir:/nonesuch", "--name", "x", says=["could not be read"])
+        for name in ("../x", ".x", "a//b", "a/.b", "/x", "x/", "a b"):
+            self.bad("image", "import", "-", "--name", name, says=["import invalid", "image.name"],
+                     input=self.base())
+        self.bad("image", "import", "-", "--name", "a.erofs/b", says=["import"], input=self.base())
+        self.assertNotIn("a.erofs/b", self.rows())
+        self.assertEqual(self.engine.left(), [])
+
+    def test_a_hostile_entry_is_told_by_name_and_reason(self):
+        ran = self.bad("image", "import", "-", "--name", "evil", input=tar(entry("../../etc/x")),
+                       says=["import invalid", 'a name with ".."', "../../etc/x", "[caller]"])
+        self.assertNotIn("evil", self.rows(), ran.stderr)
+        self.assertEqual(self.engine.left(), [])
+
+    # ---- the config ----
+
+    def test_user_directory_environment_and_command_are_the_images(self):
+        self.bring("conf", docker_archive(
+            self.base(), User="agent", WorkingDir="/srv", Env=["A=image", "B=image", "C=image"],
+            Entrypoint=["/bin/sh", "-c", 'echo "$0|$*|$(id -u)|$(pwd)|$A|$B|$C"'],
+            Cmd=["cmd", "args"]))
+        run = ("run", "-e", "C=exec", "conf")
+        self.assertEqual(self.good(*run),
+                         "cmd|args|1000|/srv|image|image|exec\n")
+        self.assertEqual(self.good(*run, "--", "mine"),
+                         "mine||1000|/srv|image|image|exec\n")
+        self.assertEqual(self.good("run", "--entrypoint", "/bin/echo", "conf", "--", "x"), "x\n")
+        self.assertEqual(self.good("run", "--entrypoint", "/bin/pwd", "-w", "/", "-u", "root",
+                                   "conf"), "/\n")
+        record = json.loads(self.good("image", "inspect", "conf"))
+        self.assertEqual((record["user"], record["cwd"], record["cmd"], record["layers"]),
+                         ("agent", "/srv", ["cmd", "args"], 1))
+        # The exec's environment over the sandbox's over the image's; exec has no entrypoint.
+        sandbox = self.good("create", "-q", "-e", "B=sandbox", "conf").strip()
+        said = self.good("exec", "-e", "C=exec", sandbox, "--", "/bin/env").splitlines()
+        self.assertEqual([line for line in said if line[:2] in ("A=", "B=", "C=")],
+                         ["C=exec", "B=sandbox", "A=image"])
+        self.assertEqual(self.good("exec", sandbox, "--", "/bin/pwd"), "/srv\n")
+        self.good("rm", sandbox)
+        self.good("image", "rm", "conf")
+
+    def test_a_config_that_does_not_fit_the_image_is_a_typed_error(self):
+        self.bring("nouser", docker_archive(self.base(), User="nobody-here", Cmd=["/bin/true"]))
+        ran = self.engine.dsec("run", "nouser")
+        self.assertEqual(ran.returncode, 127, ran.stderr)
+        self.assertIn(b"at user", ran.stderr)
+        self.bring("nocwd", docker_archive(self.base(), WorkingDir="/none", Cmd=["/bin/true"]))
+        ran = self.engine.dsec("run", "nocwd")
+        self.assertEqual(ran.returncode, 127, ran.stderr)
+        self.assertIn(b"at cwd", ran.stderr)
+        self.bring("nocmd", self.base())
+        self.bad("run", "nocmd", says=["the image names none"])
+        self.bad("image", "import", "-", "--name", "x", says=["no absolute path", "srv"],
+                 input=docker_archive(self.base(), WorkingDir="srv"))
+        for name in ("nouser", "nocwd", "nocmd"):
+            self.good("image", "rm", name)
+
+    # ---- list, inspect, remove, replace ----
+
+    def test_an_image_in_use_is_not_removed_and_says_by_how_many(self):
+        self.bring("used/here:2", self.base())
+        sandboxes = [self.good("create", "-q", "used/here:2").strip() for _ in range(2)]
+        self.assertEqual(self.rows()["used/here:2"]["in_use"], 2)
+        self.bad("image", "rm", "used/here:2", says=["conflict", "in use by 2 sandboxes"])
+        self.good("rm", *sandboxes)
+        self.good("image", "rm", "used/here:2")
+        self.assertNotIn("used/here:2", self.rows())
+        self.bad("image", "rm", "used/here:2", says=["absent", "no such image"])
+        self.bad("image", "inspect", "used/here:2", says=["absent"])
+        self.bad("create", "used/here:2", says=["create absent"])
+        self.assertFalse((self.images / "used").exists())
+
+    def test_a_replaced_image_stays_with_those_that_have_it(self):
+        first = self.bring("twice", self.base(entry("version", b"1\n")))
+        old = self.good("create", "-q", "twice").strip()
+        second = self.bring("twice", self.base(entry("version", b"2\n")))
+        self.assertNotEqual(first["digest"], second["digest"])
+        new = self.good("create", "-q", "twice").strip()
+        self.assertEqual(self.good("exec", old, "--", "/bin/cat", "/version"), "1\n")
+        self.assertEqual(self.good("exec", new, "--", "/bin/cat", "/version"), "2\n")
+        self.good("rm", old, new)
+        self.good("image", "rm", "twice")
+
+    def test_the_files_space_is_free_when_its_last_sandbox_has_gone(self):
+        self.bring("space", self.base(entry("big", random.Random(1).randbytes(8 << 20))))
+        sandbox = self.good("create", "-q", "space").strip()
+        inode = (self.images / "space.erofs").stat().st_ino
+        self.bring("space", self.base())
+        self.good("rm", sandbox)
+
+        def is_mounted():
+            return any(path for path in self.deleted_files() if path == inode)
+
+        log = self.engine.log
+        self.assertTrue(eventually(lambda: 'image gone name="space"' in log.read_text()))
+        self.assertFalse(is_mounted())
+        self.good("image", "rm", "space")
+
+    def deleted_files(self):
+        pid = self.engine.child()
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                yield os.stat(fd).st_ino
+
+    def test_a_file_made_by_hand_is_an_image_too(self):
+        root = self.folder / "by-hand"
+        root.mkdir()
+        subprocess.run(["tar", "-C", root, "-xp"], input=self.base(), check=True, timeout=60)
+        subprocess.run(["mkfs.erofs", "--quiet", self.images / "hand.erofs", root], check=True,
+                       timeout=60)
+        self.assertEqual(self.good("run", "hand", "--", "/bin/echo", "x"), "x\n")
+        row = self.rows()["hand"]
+        self.assertEqual((row["digest"], row["files"]), ("", None))
+        self.assertEqual(json.loads(self.good("image", "inspect", "hand"))["name"], "hand")
+        self.good("image", "rm", "hand")
+
+    def test_a_damaged_record_is_refused_and_listed(self):
+        self.bring("broken", self.base())
+        path = self.images / "broken.erofs"
+        data = bytearray(path.read_bytes())
+        data[-80] ^= 1 << 7
+        path.write_bytes(data)
+        self.bad("create", "broken", says=["not EROFS, or damaged"])
+        self.assertIn("broken", self.rows())
+        self.good("image", "rm", "broken")
+
+    # ---- ends ----
+
+    def begin(self, name):
+        """An import that got a part of its bytes and waits for more."""
+        child = self.engine.start("image", "import", "-", "--name", name, stdin=subprocess.PIPE)
+        child.stdin.write(self.base(entry("x", b"x" * (4 << 20)))[:3 << 20])
+        child.stdin.flush()
+        self.assertTrue(eventually(self.engine.importers), "the importer runs")
+        return child
+
+    def check_nothing_is_left(self, name):
+        self.assertTrue(eventually(lambda: not self.engine.importers()))
+        self.assertTrue(eventually(lambda: not self.engine.left()), self.engine.left())
+        self.assertNotIn(name, self.rows())
+
+    def test_ctrl_c_cancels_and_leaves_nothing(self):
+        child = self.begin("cancelled")
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=RUN_S)
+        self.assertEqual(child.returncode, 128 + signal.SIGINT)
+        self.assertIn(b"import cancelled", said)
+        self.assertEqual(self.engine.importers(), [])
+        self.check_nothing_is_left("cancelled")
+
+    def test_a_clients_death_cancels(self):
+        child = self.begin("orphan")
+        child.kill()
+        child.communicate(timeout=RUN_S)
+        self.check_nothing_is_left("orphan")
+
+    def test_a_timeout_cancels(self):
+        child = self.engine.start("image", "import", "-", "--name", "late", "--timeout", "500ms",
+                                  stdin=subprocess.PIPE)
+        self.assertTrue(eventually(lambda: child.poll() is not None))
+        self.assertIn(b"import deadline", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_is_left("late")
+
+    def test_a_killed_importer_is_told_and_leaves_nothing(self):
+        child = self.begin("killed")
+        os.kill(self.engine.importers()[0], signal.SIGKILL)
+        _, said = child.communicate(timeout=RUN_S)
+        self.assertEqual(child.returncode, 125)
+        self.assertIn(b"the importer was killed", said)
+        self.assertIn(b"[platform]", said)
+        self.check_nothing_is_left("killed")
+
+    def test_a_stream_cut_off_is_refused(self):
+        data = self.base(entry("x", b"x" * 100000))
+        self.bad("image", "import", "-", "--name", "cut", input=data[:len(data) // 2],
+                 says=["import invalid"])
+        self.check_nothing_is_left("cut")
+
+    def test_a_third_import_at_once_is_refused(self):
+        two = [self.begin("one"), self.begin("two")]
+        self.bad("image", "import", "-", "--name", "three", input=self.base(),
+                 says=["import refused", "imports_max"])
+        for child in two:
+            child.send_signal(signal.SIGTERM)
+            child.communicate(timeout=RUN_S)
+        self.check_nothing_is_left("three")
+
+    def test_progress_is_for_terminals_only(self):
+        ran = self.engine.dsec("image", "import", "-", "--name", "quiet", input=self.base())
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        self.assertRegex(ran.stdout.decode(), r"^quiet  sha256:[0-9a-f]{64}  .* files  .* s\n$")
+        self.good("image", "rm", "quiet")
+
+    # ---- many ----
+
+    def test_three_hundred_imports_in_one_engines_life(self):
+        for number in range(300):
+            data = tar(entry("bin/busybox", self.busybox, mode=0o755),
+                       entry("number", str(number).encode()))
+            name = f"many/{number}" if number % 3 else "many/again"
+            self.bring(name, data)
+            said = self.good("run", name, "--", "/bin/busybox", "cat", "/number")
+            self.assertEqual(said, str(number))
+        rows = [name for name in self.rows() if name.startswith("many/")]
+        self.assertEqual(len(rows), 201)
+        self.assertEqual(self.good("run", "many/1", "--", "/bin/busybox", "cat", "/number"), "1")
+        self.good("image", "rm", *rows)
+
+
+class OwnEngineTest(unittest.TestCase):
+    """What needs an engine of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        mounts_of_our_own()
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="dsec-image-own."))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.images = self.folder / "images"
+        self.images.mkdir()
+
+    def begin(self, engine):
+        child = engine.start("image", "import", "-", "--name", "half", stdin=subprocess.PIPE)
+        child.stdin.write(tar(entry("x", b"x" * (4 << 20)))[:3 << 20])
+        child.stdin.flush()
+        self.assertTrue(eventually(engine.importers), "the importer runs")
+        return child
+
+    def test_the_engine_stops_in_the_middle_and_nothing_is_left(self):
+        engine = Engine(self.folder, "imgstop", self.images)
+        child = self.begin(engine)
+        engine.stop()
+        child.kill()
+        child.communicate(timeout=RUN_S)
+        self.assertEqual(engine.process.returncode, 0, engine.log.read_text())
+        self.assertEqual([p for p in self.images.rglob("*") if p.name != ".import"], [])
+
+    def test_a_killed_engines_scratch_is_swept_by_the_next(self):
+        engine = Engine(self.folder, "imgkill", self.images)
+        self.addCleanup(engine.stop)
+        child = self.begin(engine)
+        importer = engine.importers()[0]
+        os.kill(engine.child(), signal.SIGKILL)
+        child.kill()
+        child.communicate(timeout=RUN_S)
+        self.assertTrue(eventually(lambda: not Path(f"/proc/{importer}").exists()))
+        self.assertTrue(eventually(lambda: engine.dsec("image", "ls").returncode == 0))
+        self.assertTrue(eventually(lambda: not engine.left()), engine.left())
+        self.assertEqual(engine.dsec("image", "ls", "-q").stdout, b"")
+
+    def test_scratch_of_another_engine_that_lives_is_left_alone(self):
+        first = Engine(self.folder, "imgone", self.images)
+        self.addCleanup(first.stop)
+        child = self.begin(first)
+        second = Engine(self.folder, "imgtwo", self.images)
+        self.addCleanup(second.stop)
+        self.assertEqual(len(first.importers()), 1)
+        self.assertTrue((self.images / ".import" / first.instance / "1").exists())
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=RUN_S)
+
+    def small_disk(self, megabytes):
+        must(libc.mount(b"tmpfs", str(self.images).encode(), b"tmpfs", 0,
+                        f"size={megabytes}m".encode()))
+        self.addCleanup(libc.umount2, str(self.images).encode(), 2)
+
+    def test_a_disk_filled_to_its_mark_refuses_imports_and_harms_nobody(self):
+        self.small_disk(64)
+        engine = Engine(self.folder, "imgfull", self.images)
+        self.addCleanup(engine.stop)
+        data = tar(entry("x", random.Random(2).randbytes(12 << 20)))
+        ran = engine.dsec("image", "import", "-", "--name", "fits", input=data)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        # Fits when it begins, and fills the disk on its way.
+        data = tar(*[entry(f"x{n}", random.Random(n).randbytes(8 << 20)) for n in range(7)])
+        ran = engine.dsec("image", "import", "-", "--name", "fills", input=data)
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"import refused", ran.stderr)
+        self.assertIn(b"to its mark", ran.stderr)
+        self.assertTrue(eventually(lambda: not engine.left()), engine.left())
+        (self.images / "filler").write_bytes(bytes(47 << 20))
+        ran = engine.dsec("image", "import", "-", "--name", "more", input=tar(entry("x")))
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"import refused", ran.stderr)
+        self.assertIn(b"import.disk", ran.stderr)
+        self.assertEqual(engine.dsec("image", "ls", "-q").stdout, b"fits\n")
+        (self.images / "filler").unlink()
+        ran = engine.dsec("image", "import", "-", "--name", "more", input=tar(entry("x")))
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+
+    def test_images_that_cannot_be_written_to_are_told(self):
+        self.small_disk(8)
+        must(libc.mount(None, str(self.images).encode(), None, 1 | 32, None))
+        engine = Engine(self.folder, "imgro", self.images)
+        self.addCleanup(engine.stop)
+        ran = engine.dsec("image", "import", "-", "--name", "x", input=tar(entry("x")))
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"cannot be written to", ran.stderr)
+
+    def test_a_larger_image_than_configured_is_refused(self):
+        engine = Engine(self.folder, "imgmax", self.images, "--image-max", "1M")
+        self.addCleanup(engine.stop)
+        ran = engine.dsec("image", "import", "-", "--name", "x",
+                          input=tar(entry("x", bytes(2 << 20))))
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"over the limit of bytes", ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
