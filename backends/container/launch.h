@@ -79,8 +79,9 @@ enum launch_flag {
  * A request that fails leaves nothing of its own, and whatever it was to change is as before, but:
  * a build that fails takes the whole slot with it; a spawn that fails after its build leaves the
  * slot built; a kill that fails may be asked again and leaves a leaf that must not be used.
- * LAUNCH_SWEEP, LAUNCH_DROP and LAUNCH_NETWORK_DROP are fine where there is nothing; LAUNCH_DROP is
- * refused with EBUSY while somebody lives in the slot.
+ * LAUNCH_SWEEP, LAUNCH_DROP, LAUNCH_DETACH and LAUNCH_NETWORK_DROP are fine where there is nothing,
+ * and may be asked again after a failure; LAUNCH_DROP is refused with EBUSY while somebody lives in
+ * the slot.
  *
  * Where a request failed. Names: launch_step_name(). */
 enum launch_step {

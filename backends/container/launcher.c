@@ -28,7 +28,7 @@ enum {
 
 struct start {
 	int fds[STAGE_COUNT]; /* for LAUNCH_FD_CHANNEL and up, then the program and the report */
-	char *argv[4], *envp[2];
+	char *argv[4], *envp[1];
 };
 
 /* The child. Whatever fails is reported as a number; exec closes the report. */
@@ -99,7 +99,7 @@ static int start_fork(struct start *start, int report_fd, pid_t *ret_pid)
 
 int launcher_start(const struct launcher_options *o, int *ret_channel, pid_t *ret_pid)
 {
-	char shard[16], parent[16], fault[64], name[] = "dsec-launcher";
+	char shard[16], parent[16], name[] = "dsec-launcher";
 	int ends[2], report[2], r;
 
 	r = channel_open(ends);
@@ -116,12 +116,11 @@ int launcher_start(const struct launcher_options *o, int *ret_channel, pid_t *re
 			 o->vault->network_ns_fd, o->proc_fd, o->helper_fd, o->program_fd,
 			 report[1] },
 		.argv = { name, shard, parent, NULL },
-		.envp = { o->fault ? fault : NULL, NULL },
+		.envp = { NULL },
 	};
 
 	(void)snprintf(shard, sizeof shard, "%u", o->shard);
 	(void)snprintf(parent, sizeof parent, "%d", getpid());
-	(void)snprintf(fault, sizeof fault, "DSEC_LAUNCH_FAULT=%s", o->fault ? o->fault : "");
 	r = start_fork(&start, report_fd, ret_pid);
 	cleanup_close(&start.fds[STAGE_REPORT]);
 	if (r == 0)

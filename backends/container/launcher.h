@@ -13,7 +13,6 @@ struct launcher_options {
 	int helper_fd; /* of helper_open() */
 	int proc_fd;   /* the host's /proc */
 	unsigned shard;
-	const char *fault; /* for the launcher that knows faults, in tests; else NULL */
 };
 
 /*

@@ -59,25 +59,25 @@ long nsfs_attach(struct worker *w, int ns_fd, int slot_fd, const char *name)
 	return r;
 }
 
-static bool nsfs_is_at(int slot_fd, const char *name)
+/* 1; 0 where there is none, or only its place. */
+static long nsfs_is_at(int slot_fd, const char *name)
 {
-	long fd = kernel_openat(slot_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+	long r, fd = kernel_openat(slot_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
 	struct statfs type;
-	bool is;
 
 	if (fd < 0)
-		return false;
-	is = KERNEL_CALL(SYS_fstatfs, fd, (long)&type) == 0 && type.f_type == NSFS_TYPE;
+		return fd == -ENOENT ? 0 : fd;
+	r = KERNEL_CALL(SYS_fstatfs, fd, (long)&type);
 	(void)kernel_close((int)fd); /* only read */
-	return is;
+	return r < 0 ? r : type.f_type == NSFS_TYPE;
 }
 
 static long slot_userns(struct worker *w, int slot_fd)
 {
-	long fd, r;
+	long fd, r = TRY(USERNS, nsfs_is_at(slot_fd, "user"));
 
-	if (nsfs_is_at(slot_fd, "user"))
-		return 0;
+	if (r != 0)
+		return r < 0 ? r : 0;
 	fd = userns_make(w);
 	if (fd < 0)
 		return fd;
@@ -268,9 +268,7 @@ static long image_attach_at(struct worker *w, const char *path)
 
 static long image_detach_at(struct worker *w, const char *path)
 {
-	long r = TRY(LOWER, kernel_umount(path, MNT_DETACH | UMOUNT_NOFOLLOW, w->secret));
-
-	return r < 0 ? r : TRY(LOWER, kernel_unlinkat(AT_FDCWD, path, AT_REMOVEDIR));
+	return TRY(LOWER, place_clear(w, path, AT_REMOVEDIR));
 }
 
 static long image_move(struct worker *w, long (*move)(struct worker *w, const char *path))

@@ -136,7 +136,6 @@ long child_spawn(struct worker *w, struct spawn *spawn)
 	stack->run = spawn->run;
 	stack->child = spawn->child;
 	stack->child.worker = w;
-	stack->child.attempt.fault = w->attempt.fault;
 	stack->child.text = stack->text;
 	spawn->pid = 0;
 	spawn->pidfd = -1;

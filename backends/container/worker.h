@@ -43,7 +43,6 @@ struct worker {
 	uint64_t secret;
 	int own_mount_fd, own_pid_fd; /* the namespaces to come back to */
 	struct attempt attempt;
-	struct fault fault;
 	struct proc_mask masks[WORKER_MASKS_MAX];
 	uint32_t mask_count;
 	struct stack *stacks;

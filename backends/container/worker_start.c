@@ -10,7 +10,6 @@
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -141,24 +140,6 @@ static void namespaces_enter(struct worker *w)
 	w->own_pid_fd = namespace_open("self/ns/pid");
 }
 
-#ifdef DSEC_FAULTS
-static void fault_read(struct fault *fault)
-{
-	const char *text = getenv("DSEC_LAUNCH_FAULT");
-	char name[32];
-	unsigned nth = 1;
-
-	if (!text)
-		return;
-	if (sscanf(text, "%31[a-z0-9]:%d:%u", name, &fault->error, &nth) < 2 || nth == 0)
-		worker_die("DSEC_LAUNCH_FAULT is not step:errno[:nth]", -EINVAL);
-	for (uint32_t step = 1; step < LAUNCH_STEP_COUNT; step++)
-		if (strcmp(launch_step_name(step), name) == 0)
-			fault->step = step;
-	fault->after = nth - 1;
-}
-#endif
-
 void worker_start(struct worker *w, int shard, pid_t engine)
 {
 	char name[16];
@@ -177,10 +158,6 @@ void worker_start(struct worker *w, int shard, pid_t engine)
 	namespaces_enter(w);
 	masks_find(w);
 	must(stacks_open(w), "cannot map stacks");
-	w->attempt.fault = &w->fault;
-#ifdef DSEC_FAULTS
-	fault_read(&w->fault);
-#endif
 	if (getrandom(&w->secret, sizeof w->secret, 0) != sizeof w->secret)
 		worker_die("no randomness", -EIO);
 	r = filter_install(w->secret);

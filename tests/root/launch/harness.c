@@ -273,13 +273,13 @@ static struct launch_reply exec_ask(struct harness *h, struct launch_request *re
 	request->limit_count = o->limit_count;
 	parcel->limits = o->limits;
 	if (!o->ret_tty)
-		return harness_ask(h, 0, request, parcel);
+		return harness_ask(h, o->worker, request, parcel);
 	request->flags |= LAUNCH_TTY;
 	request->rows = o->rows;
 	request->columns = o->columns;
 	parcel->fd_count = 0;
-	if (harness_send(h, 0, request, parcel))
-		reply = harness_receive_fd(h, 0, o->ret_tty);
+	if (harness_send(h, o->worker, request, parcel))
+		reply = harness_receive_fd(h, o->worker, o->ret_tty);
 	return reply;
 }
 
@@ -317,8 +317,10 @@ int harness_exec(struct harness *h, const struct box *box, const char *const *ar
 		*ret_reply = reply;
 	if (reply.error || o->leave_alone) {
 		(void)close(ends[0]); /* nobody reads */
-		if (reply.error && reply.pid > 0)
+		if (reply.error && reply.pid > 0) {
+			(void)kill(reply.pid, SIGKILL); /* not reaped yet: the pid is its own */
 			(void)child_reap(reply.pid);
+		}
 		return reply.error ? -1 : 0;
 	}
 	int status = output_collect(h, ends[0], reply.pid);
@@ -344,16 +346,14 @@ bool probe(struct harness *h, const struct box *box, const char *what, const cha
 
 bool worker_start_another(struct harness *h, unsigned worker)
 {
-	const char *path = h->options.fault ? LAUNCHER_FAULTS_PATH : LAUNCHER_PATH;
-	auto_close int program = open(path, O_RDONLY | O_CLOEXEC);
+	auto_close int program = open(LAUNCHER_PATH, O_RDONLY | O_CLOEXEC);
 	const struct launcher_options options = { .program_fd = program,
 						  .vault = &h->vault,
 						  .cgroup_fd = h->cgroup_fd,
 						  .init_fd = h->init_fd,
 						  .helper_fd = h->helper_fd,
 						  .proc_fd = h->proc_fd,
-						  .shard = worker,
-						  .fault = h->options.fault };
+						  .shard = worker };
 
 	return expect(program >= 0) &&
 	       expect(launcher_start(&options, &h->channels[worker], &h->workers[worker]) == 0);

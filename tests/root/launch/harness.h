@@ -20,7 +20,6 @@ enum {
 };
 
 struct harness_options {
-	const char *fault;	   /* DSEC_LAUNCH_FAULT for a worker that knows faults */
 	const char *image;	   /* another image than the standard one */
 	unsigned workers;	   /* 0: one */
 	unsigned processes_max;	   /* of a slot */
@@ -54,6 +53,7 @@ struct exec_options {
 	const char *user, *cwd;
 	const char *const *envp;
 	uint32_t leaf, flags;
+	unsigned worker;  /* that is asked */
 	int input_fd;	  /* 0: none */
 	bool leave_alone; /* do not wait: the caller reaps reply.pid */
 	int output_fd;	  /* of one that is left alone; 0: /dev/null */

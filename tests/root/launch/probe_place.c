@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -330,7 +331,11 @@ void probe_init(const char *argument)
 	refused("its memory", open("/proc/1/mem", O_RDONLY), EACCES);
 	refused("trace", ptrace(PTRACE_ATTACH, 1, 0, 0), EPERM);
 	refused("seize", ptrace(PTRACE_SEIZE, 1, 0, 0), EPERM);
-	text_read("/proc/1/comm", text, sizeof text);
+	/* Its first call but one; the sandbox is there before. */
+	for (unsigned i = 0; i < 10000 && strcmp(text, "init\n") != 0; i++) {
+		text_read("/proc/1/comm", text, sizeof text);
+		sched_yield();
+	}
 	if (strcmp(text, "init\n") != 0)
 		fail("PID 1 is %s", text);
 	for (int i = 1; i <= 64; i++)
