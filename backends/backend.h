@@ -147,7 +147,7 @@ struct run {
 struct run_ask {
 	int signal;		/* to every process of its leaf; 0: none, the size below instead */
 	int tty_fd;		/* a master; duplicated */
-	uint16_t rows, columns; /* for it */
+	uint16_t rows, columns; /* for it; 0: it is hung up */
 	void *owner;
 	/* -ESRCH: nobody lives there; -EAGAIN: new processes kept coming, not all got it */
 	void (*done)(void *owner, int error);

@@ -51,14 +51,16 @@ static int make_pipes(struct flow *f)
 	int r = 0, pair[2];
 
 	for (int i = 0; i < (exec->merge ? 1 : EXEC_STREAMS) && r == 0; i++) {
+		exec->streams[i].buffer = malloc(READ_BYTES);
+		r = exec->streams[i].buffer ? 0 : -ENOMEM;
+		if (r < 0 || exec->has_tty) /* which comes when it starts */
+			break;
 		if (pipe2(pair, O_CLOEXEC) < 0) {
 			r = -errno;
 			break;
 		}
 		exec->streams[i].fd = pair[0];
 		exec->child_fds[i + 1] = pair[1];
-		exec->streams[i].buffer = malloc(READ_BYTES);
-		r = exec->streams[i].buffer ? 0 : -ENOMEM;
 	}
 	if (r == 0)
 		return FLOW_NEXT;
@@ -71,11 +73,14 @@ static int close_pipes(struct flow *f)
 {
 	struct exec *exec = exec_of(f);
 
+	bool closed;
+
 	fds_close(exec->child_fds, 3);
-	streams_close(exec);
 	if (exec->has_input)
 		inlet_done(&exec->inlet);
-	return FLOW_NEXT;
+	closed = exec_tty_close(exec);
+	streams_close(exec);
+	return closed ? FLOW_NEXT : FLOW_WAIT;
 }
 
 /* ---- step "input" ---- */
@@ -92,12 +97,16 @@ static int open_input(struct flow *f)
 
 	if (!exec->has_input)
 		return FLOW_NEXT;
+	exec->inlet.quiet = input_quiet;
+	if (exec->has_tty) {
+		inlet_open(&exec->inlet, exec->shard->io, -1); /* waits for the terminal */
+		return FLOW_NEXT;
+	}
 	if (pipe2(pair, O_CLOEXEC) < 0) {
 		exec->has_input = false;
 		return -errno;
 	}
 	exec->child_fds[0] = pair[0];
-	exec->inlet.quiet = input_quiet;
 	inlet_open(&exec->inlet, exec->shard->io, pair[1]);
 	if (!exec->input_bytes)
 		return FLOW_NEXT;
@@ -118,6 +127,8 @@ static void run_started(struct run *run, int error)
 	fds_close(exec->child_fds, 3);
 	exec->started = error == 0;
 	exec->failed_step = run->failed_step;
+	if (exec->started && exec->has_tty)
+		exec_tty_open(exec, take_fd(&run->tty_fd));
 	if (exec->started && exec->owner.part)
 		reader_tell_started(&exec->owner);
 	if (exec->started && exec->owner.part && exec->detaches) {

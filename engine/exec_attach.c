@@ -20,7 +20,7 @@ static struct status attach_invalid(const char *field)
 				.step = field };
 }
 
-static struct status exec_absent(const struct sandbox *sandbox, uint64_t number)
+struct status exec_absent(const struct sandbox *sandbox, uint64_t number)
 {
 	bool was = number && number < sandbox->exec_next;
 

@@ -4,6 +4,7 @@
  *	exec.c		the request, and the flow from pipes to the end of the program
  *	exec_time.c	how long it may run, and be silent
  *	exec_stream.c	its descriptors: what it writes is read, what is left is taken at the end
+ *	exec_tty.c	its terminal, in place of pipes
  *	exec_reader.c	who gets that as it comes
  *	exec_result.c	how it ended, told and recorded
  *	exec_kept.c	the ended ones, which are kept for a while
@@ -13,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "backends/backend.h"
 #include "engine/base/flow.h"
@@ -41,6 +43,8 @@ struct stream {
 	uint64_t tail_wish; /* of the tail; more may be kept for readers */
 	int fd;		    /* -1: closed */
 	bool reading;
+	bool is_terminal; /* does not wait, and stays open to the exec's end: see exec_tty.c */
+	bool is_hung_up;  /* nobody has the other end open */
 	char *buffer;
 };
 
@@ -73,6 +77,8 @@ struct exec {
 	const char *input; /* of the request: written, or copied, at once */
 	uint32_t input_bytes, timeout_ms, idle_timeout_ms, kill_after_ms;
 	uint64_t window_bytes;
+	struct io_op closing; /* its terminal */
+	bool has_tty;
 	bool merge, detaches, has_input, takes_input, started, run_over;
 	bool stopping, quieting; /* no op begins any more; those in flight are waited for */
 	bool terminated, killed; /* asked to end; not asked any more */
@@ -121,6 +127,17 @@ void exec_stream_finish(struct stream *stream);
 /* A program that writes would have to wait for a reader. */
 bool exec_is_held_back(const struct exec *exec);
 
+/* ---- exec_tty.c ---- */
+
+/* The master of its new terminal, taken: read as stream 1, and typed to. */
+void exec_tty_open(struct exec *exec, int master_fd);
+/* Reading found nothing: reads again when there is something. */
+void exec_tty_await(struct stream *stream);
+/* What can be read now; as preadv2(2) of a pipe. */
+ssize_t exec_tty_read(struct stream *stream, size_t bytes);
+/* Hung up for good. True: it was, or there is none; else the flow goes on when it is. */
+bool exec_tty_close(struct exec *exec);
+
 /* ---- exec_reader.c ---- */
 
 /* From these offsets on; it may end, and be freed, before this returns. */
@@ -148,6 +165,9 @@ void exec_answer_captured(const struct exec *exec, struct part *part, uint16_t f
 void exec_replay(struct part *part, int error, const struct record *record);
 
 /* ---- exec_attach.c ---- */
+
+/* Of no exec of this sandbox, or none any more: by error, ENOENT or ESTALE. */
+struct status exec_absent(const struct sandbox *sandbox, uint64_t number);
 
 /* Another reader from these offsets on; not OK: there is none, and the part has not ended. */
 struct status exec_attach(struct exec *exec, struct part *part, const uint64_t at[EXEC_STREAMS],

@@ -28,12 +28,18 @@ static void stream_got(struct io_op *op, int res)
 	struct exec *exec = stream->exec;
 
 	stream->reading = false;
+	if (res == -EAGAIN && stream->is_terminal && !exec->stopping) {
+		exec_tty_await(stream);
+		return;
+	}
 	if (res > 0) {
 		capture_add(&stream->capture, stream->buffer, (size_t)res);
 		exec->output_ns = io_now_ns(exec->shard->io);
 		readers_pump(exec);
 	} else if (res != -EINTR && res != -EAGAIN && res != -ECANCELED) {
-		stream_close(stream);
+		stream->is_hung_up = stream->is_terminal;
+		if (!stream->is_terminal)
+			stream_close(stream);
 	}
 	if (exec->stopping)
 		exec_op_settled(exec);
@@ -46,7 +52,8 @@ void exec_stream_read(struct stream *stream)
 	const struct exec *exec = stream->exec;
 	uint64_t room;
 
-	if (stream->fd < 0 || stream->reading || exec->run_over || exec->stopping)
+	if (stream->fd < 0 || stream->reading || stream->is_hung_up || exec->run_over ||
+	    exec->stopping)
 		return;
 	room = readers_room(exec, stream);
 	if (!room)
@@ -60,7 +67,8 @@ void exec_stream_read(struct stream *stream)
 bool exec_is_held_back(const struct exec *exec)
 {
 	for (int i = 0; i < EXEC_STREAMS; i++)
-		if (exec->streams[i].fd >= 0 && !exec->streams[i].reading)
+		if (exec->streams[i].fd >= 0 && !exec->streams[i].reading &&
+		    !exec->streams[i].is_hung_up)
 			return true;
 	return false;
 }
@@ -75,7 +83,8 @@ static void stream_drain(struct stream *stream)
 
 	while (drained < drained_max) {
 		struct iovec part = { stream->buffer, READ_BYTES };
-		ssize_t n = preadv2(stream->fd, &part, 1, -1, RWF_NOWAIT);
+		ssize_t n = stream->is_terminal ? exec_tty_read(stream, READ_BYTES) :
+						  preadv2(stream->fd, &part, 1, -1, RWF_NOWAIT);
 
 		if (n < 0)
 			return;
@@ -92,7 +101,7 @@ void exec_stream_finish(struct stream *stream)
 {
 	if (stream->fd >= 0)
 		stream_drain(stream);
-	if (stream->fd >= 0)
+	if (stream->fd >= 0 && !stream->is_terminal)
 		sink_take(stream->exec->shard, take_fd(&stream->fd));
 	free(stream->buffer);
 	stream->buffer = NULL;

@@ -38,12 +38,12 @@ static struct status wish_flags(const struct dsec_wire_exec *wish)
 
 	if (flags & ~(uint32_t)DSEC_EXEC_FLAGS_KNOWN)
 		return wish_invalid("flags", -EINVAL);
-	if (flags & DSEC_EXEC_TTY)
-		return wish_invalid("flags", -EINVAL);
+	if (!(flags & DSEC_EXEC_TTY) && (wish->rows || wish->columns))
+		return wish_invalid("rows", -EINVAL);
 	/* Nobody is there for what comes. */
 	if ((flags & DSEC_EXEC_DETACH) && (flags & (DSEC_EXEC_STREAM | DSEC_EXEC_CAPTURE)))
 		return wish_invalid("flags", -EINVAL);
-	if ((flags & DSEC_EXEC_INPUT_STREAM) && wish->input.bytes)
+	if (flags & (DSEC_EXEC_INPUT_STREAM | DSEC_EXEC_TTY) && wish->input.bytes)
 		return wish_invalid("input", -EINVAL);
 	if (!wire_is_zero(wish->reserved, sizeof wish->reserved))
 		return wish_invalid("reserved", -EINVAL);
@@ -90,7 +90,8 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 
 	if (s.code)
 		return s;
-	exec->merge = wish->flags & DSEC_EXEC_MERGE;
+	exec->has_tty = wish->flags & DSEC_EXEC_TTY;
+	exec->merge = exec->has_tty || wish->flags & DSEC_EXEC_MERGE;
 	exec->detaches = wish->flags & DSEC_EXEC_DETACH;
 	exec->window_bytes = wish->window_bytes;
 	s = wish_times(exec, wish);
@@ -112,5 +113,8 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 	if (!*exec->user && exec->sandbox->image->record)
 		memcpy(exec->user, exec->sandbox->image->record->user, sizeof exec->user);
 	s = exec_strings(exec->sandbox, request, exec->user, &exec->spec);
+	exec->spec.has_tty = exec->has_tty;
+	exec->spec.rows = wish->rows;
+	exec->spec.columns = wish->columns;
 	return s.code ? s : exec_limits(exec, request);
 }

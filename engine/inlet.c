@@ -27,6 +27,12 @@ void inlet_open(struct inlet *inlet, struct io *io, int fd)
 	inlet->waiting_last = &inlet->waiting;
 }
 
+void inlet_start(struct inlet *inlet, int fd)
+{
+	inlet->fd = fd;
+	inlet_pump(inlet);
+}
+
 static void inlet_close_fd(struct inlet *inlet)
 {
 	cleanup_close(&inlet->fd);
@@ -212,6 +218,8 @@ static struct status inlet_take(struct inlet *inlet, struct request *request)
 
 static void inlet_pump(struct inlet *inlet)
 {
+	if (inlet->fd < 0 && !inlet->ended)
+		return; /* it has not started */
 	while (inlet->waiting && !inlet->chunk) {
 		struct part *input = inlet_shift(inlet);
 		struct status status = inlet_take(inlet, input->request);

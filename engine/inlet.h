@@ -33,8 +33,12 @@ struct inlet {
 	void (*quiet)(struct inlet *inlet);
 };
 
-/* Takes the descriptor. `owner` and what is called back are set before. */
+/*
+ * Takes the descriptor. `owner` and what is called back are set before. -1: there is none yet, and
+ * all input waits for inlet_start().
+ */
 void inlet_open(struct inlet *inlet, struct io *io, int fd);
+void inlet_start(struct inlet *inlet, int fd);
 /* The op's `input` hook: ends `input` now, or when its turn has come. */
 void inlet_add(struct inlet *inlet, struct part *input);
 /*

@@ -38,14 +38,10 @@ static struct status exec_running(struct sandbox *sandbox, uint64_t number, stru
 {
 	struct exec *exec;
 
-	if (!number || number >= sandbox->exec_next)
-		return (struct status){ .code = DSEC_ABSENT,
-					.blame = DSEC_BLAME_CALLER,
-					.table = "exec",
-					.step = "number",
-					.detail = "the sandbox had no exec of this number" };
 	exec = exec_find(sandbox, number);
-	if (!exec || exec->run_over)
+	if (!exec)
+		return exec_absent(sandbox, number);
+	if (exec->run_over)
 		return signal_ended();
 	if (!exec->started) {
 		struct status s = status_of_errno(-EAGAIN, "exec", "start");
@@ -124,6 +120,19 @@ static bool signal_now(struct exec *exec, int signal, uint64_t flags, struct sta
 	return true;
 }
 
+/* Of a worker's, since the sandbox can make this wait. No rows: a hang-up. */
+static void tty_ask(struct part *part, struct exec *exec, uint16_t rows, uint16_t columns)
+{
+	struct status s = signal_conflict("tty", "it has no terminal");
+
+	if (exec->has_tty && exec->streams[0].fd >= 0)
+		ask(part, exec,
+		    (struct run_ask){
+			    .tty_fd = exec->streams[0].fd, .rows = rows, .columns = columns });
+	else
+		part_end(part, &s, NULL);
+}
+
 static struct status signal_check(const struct dsec_ring_request *entry)
 {
 	uint64_t signal = entry->number[0], flags = entry->number[1];
@@ -145,6 +154,10 @@ void signal_part(struct part *part)
 
 	if (!s.code)
 		s = exec_named(part, &exec);
+	if (!s.code && entry->number[1] & DSEC_SIGNAL_TERMINAL) {
+		tty_ask(part, exec, 0, 0);
+		return;
+	}
 	if (!s.code && !signal_now(exec, (int)entry->number[0], entry->number[1], &s)) {
 		ask(part, exec, (struct run_ask){ .signal = (int)entry->number[0] });
 		return;
@@ -160,7 +173,8 @@ void resize_part(struct part *part)
 
 	if (!s.code && (entry->number[0] - 1 >= UINT16_MAX || entry->number[1] - 1 >= UINT16_MAX))
 		s = signal_invalid("size", "rows and columns are from 1 to 65535");
-	if (!s.code)
-		s = signal_conflict("tty", "it has no terminal");
-	part_end(part, &s, NULL);
+	if (s.code)
+		part_end(part, &s, NULL);
+	else
+		tty_ask(part, exec, (uint16_t)entry->number[0], (uint16_t)entry->number[1]);
 }

@@ -161,7 +161,7 @@ struct launch_request {
 	uint32_t network;		 /* N, unique in the engine */
 	uint32_t port;
 	uint32_t limit_count; /* launch_limits at the start of the payload */
-	int32_t signal; /* LAUNCH_SIGNAL; 0: only thaw what a lost worker may have left frozen */
+	int32_t signal; /* LAUNCH_SIGNAL, 0: only thaw. LAUNCH_RESIZE: SIGHUP hangs up instead */
 	uint16_t rows, columns; /* LAUNCH_RESIZE, LAUNCH_TTY; 0: unknown, as there */
 	uint32_t reserved;
 	/*

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "backends/container/container.h"
@@ -67,6 +68,8 @@ static int question_terminal(struct question *q)
 	if (q->call.fds[0] < 0)
 		return -errno;
 	q->call.request.descriptor_count = 1;
+	if (!q->ask.rows)
+		q->call.request.signal = SIGHUP;
 	q->call.request.rows = q->ask.rows;
 	q->call.request.columns = q->ask.columns;
 	return 0;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <linux/openat2.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
@@ -160,7 +161,22 @@ long tty_pass(struct child *child, uint32_t uid)
 	return CHILD_TRY(TTY, KERNEL_CALL(SYS_fchown, 0, uid, -1));
 }
 
+/* From the slave's side, as the last of its programs would do it; the master stays readable. */
+static long tty_hang_up(struct worker *w, int master_fd)
+{
+	long r, fd = TRY(TTY, KERNEL_CALL(SYS_ioctl, master_fd, TIOCGPTPEER,
+					  O_RDWR | O_NOCTTY | O_CLOEXEC));
+
+	if (fd < 0)
+		return fd;
+	r = TRY(TTY, KERNEL_CALL(SYS_ioctl, fd, TIOCVHANGUP, 0));
+	(void)kernel_close((int)fd); /* hung up like all others */
+	return r;
+}
+
 long tty_resize(struct worker *w)
 {
+	if (w->order.request.signal == SIGHUP)
+		return tty_hang_up(w, w->order.descriptors[0]);
 	return size_set(w, w->order.descriptors[0]);
 }

@@ -21,5 +21,5 @@ void tty_close(struct worker *w, int slave_fd, bool keep_master);
 long tty_take(struct child *child);
 /* The terminal at 0 becomes this user's of the sandbox. */
 long tty_pass(struct child *child, uint32_t uid);
-/* LAUNCH_RESIZE: whoever is in the foreground is told by the kernel. */
+/* LAUNCH_RESIZE: whoever is in the foreground is told by the kernel; or a hang-up. */
 long tty_resize(struct worker *w);

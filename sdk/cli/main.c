@@ -27,6 +27,7 @@ static const struct command commands[] = {
 	  "a program in a sandbox" },
 	{ "port", VERB_PORT, verb_port, true, "ID PORT",
 	  "a way to a port of a sandbox: address and token" },
+	{ "kill", VERB_KILL, verb_kill, true, "ID EXEC", "a signal to a program in a sandbox" },
 	{ "ps", VERB_PS, verb_ps, false, "", "the sandboxes there are" },
 	{ "rm", VERB_RM, verb_rm, true, "[--label KEY=VALUE] [ID...]", "destroy sandboxes" },
 	{ "stats", VERB_STATS, verb_stats, true, "[--label KEY=VALUE] [ID...]",

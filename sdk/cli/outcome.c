@@ -15,6 +15,8 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/streams.h"
+#include "sdk/cli/terminal.h"
+#include "sdk/cli/ulimit.h"
 #include "sdk/cli/values.h"
 
 enum { INPUT_BYTES_MAX = 768 << 10, OUTPUT_BYTES_DEFAULT = 1 << 20 };
@@ -73,33 +75,96 @@ static struct dsec_bytes *bytes_list(const char *first, const char *const *texts
 	return list;
 }
 
-static int64_t exec_start(struct session *session, struct dsec_id sandbox, struct dsec_bytes input)
+/* What an exec is asked with, and what its options point to. */
+struct wish {
+	struct dsec_exec_opts opts;
+	struct dsec_bytes *argv, *env;
+	struct dsec_rlimit *rlimits;
+	char *term; /* TERM=... of the user's terminal */
+};
+
+static void wish_done(struct wish *wish)
+{
+	free(wish->argv);
+	free(wish->env);
+	free(wish->rlimits);
+	free(wish->term);
+}
+
+static bool env_has(const struct texts *env, const char *name)
+{
+	for (uint32_t at = 0; at < env->count; at++)
+		if (!strncmp(env->items[at], name, strlen(name)))
+			return true;
+	return false;
+}
+
+/* Programs on a terminal ask TERM what it can do: as much as the user's. */
+static int wish_env(struct wish *wish, const struct options *o)
+{
+	const char *term = getenv("TERM");
+	uint32_t count = o->env.count;
+
+	wish->env = bytes_list(NULL, o->env.items, count); /* and room for one more */
+	if (!wish->env)
+		return -ENOMEM;
+	if (o->tty && term && *term && !env_has(&o->env, "TERM=")) {
+		if (asprintf(&wish->term, "TERM=%s", term) < 0)
+			return -ENOMEM;
+		wish->env[count++] = (struct dsec_bytes){ wish->term, strlen(wish->term) };
+	}
+	wish->opts.env = wish->env;
+	wish->opts.env_count = count;
+	return 0;
+}
+
+static int wish_limits(struct session *session, struct wish *wish)
+{
+	const struct texts *texts = &session->options->ulimits;
+
+	wish->rlimits = calloc(texts->count + 1, sizeof(*wish->rlimits));
+	if (!wish->rlimits)
+		return -ENOMEM;
+	for (uint32_t at = 0; at < texts->count; at++) {
+		if (ulimit_parse(texts->items[at], &wish->rlimits[at]) == 0)
+			continue;
+		(void)session_refuse(session, "--ulimit: '%s' is not NAME=SOFT[:HARD]",
+				     texts->items[at]);
+		return -EINVAL;
+	}
+	wish->opts.rlimits = wish->rlimits;
+	wish->opts.rlimit_count = texts->count;
+	return 0;
+}
+
+/* 0, or -errno after a line on stderr. Undone by wish_done() in any case. */
+static int wish_make(struct session *session, struct wish *wish)
 {
 	const struct options *o = session->options;
-	auto_free struct dsec_bytes *argv = NULL;
-	auto_free struct dsec_bytes *env = NULL;
 	uint64_t kept = o->output_bytes ? o->output_bytes : OUTPUT_BYTES_DEFAULT;
-	struct dsec_exec_opts opts = {
-		.size = sizeof(opts),
-		.flags = DSEC_EXEC_CAPTURE | (session->image_command ? DSEC_EXEC_IMAGE_COMMAND : 0),
-		.argc = (uint32_t)o->command_count + (o->entrypoint ? 1 : 0),
-		.env_count = o->env.count,
-		.cwd = o->cwd,
-		.user = o->user,
-		.input = input,
-		.timeout_ms = (uint32_t)o->timeout_ms,
-		.head_bytes = kept - kept / 2,
-		.tail_bytes = kept / 2 ? kept / 2 : 1,
-	};
+	int r;
 
-	argv = bytes_list(o->entrypoint, (const char *const *)o->command,
-			  (uint32_t)o->command_count);
-	env = bytes_list(NULL, o->env.items, opts.env_count);
-	if (!argv || !env)
-		return -ENOMEM;
-	opts.argv = argv;
-	opts.env = env;
-	return dsec_exec(session->d, NULL, sandbox, &opts);
+	*wish = (struct wish){ .opts = {
+				       .size = sizeof(wish->opts),
+				       .flags = DSEC_EXEC_CAPTURE |
+						(session->image_command ? DSEC_EXEC_IMAGE_COMMAND :
+									  0),
+				       .argc = (uint32_t)o->command_count + (o->entrypoint ? 1 : 0),
+				       .cwd = o->cwd,
+				       .user = o->user,
+				       .timeout_ms = (uint32_t)o->timeout_ms,
+				       .head_bytes = kept - kept / 2,
+				       .tail_bytes = kept / 2 ? kept / 2 : 1,
+			       } };
+	wish->argv = bytes_list(o->entrypoint, (const char *const *)o->command,
+				(uint32_t)o->command_count);
+	wish->opts.argv = wish->argv;
+	r = wish->argv ? wish_env(wish, o) : -ENOMEM;
+	if (r < 0) {
+		(void)session_fail_error(session, r, "exec", "no memory");
+		return r;
+	}
+	return wish_limits(session, wish);
 }
 
 /* ---- what is told ---- */
@@ -277,21 +342,53 @@ static int stdin_refuse(struct session *session, int r)
 	return session_fail_error(session, r, "stdin", text);
 }
 
-int outcome_run(struct session *session, struct dsec_id sandbox)
+static void run_captured(struct outcome *outcome, struct wish *wish)
 {
-	struct outcome outcome = { session, sandbox, EXIT_TROUBLE };
-	struct dsec_bytes input = { NULL, 0 };
+	struct session *session = outcome->session;
 	auto_free char *data = NULL;
-	int64_t ticket;
 	int r = 0;
 
 	if (session->options->input)
-		r = stdin_read(&data, &input.bytes);
-	if (r < 0)
-		return stdin_refuse(session, r);
-	input.data = data;
-	ticket = exec_start(session, sandbox, input);
+		r = stdin_read(&data, &wish->opts.input.bytes);
+	if (r < 0) {
+		outcome->status = stdin_refuse(session, r);
+		return;
+	}
+	wish->opts.input.data = data;
 	/* What failed is remembered, and the status is trouble until there is a result. */
-	(void)session_events(session, ticket, NULL, last_show, &outcome);
+	(void)session_events(session, dsec_exec(session->d, NULL, outcome->sandbox, &wish->opts),
+			     NULL, last_show, outcome);
+}
+
+static void run_on_terminal(struct outcome *outcome, struct wish *wish)
+{
+	struct session *session = outcome->session;
+	struct terminal_wish terminal = {
+		.sandbox = outcome->sandbox,
+		.opts = &wish->opts,
+		.input = session->options->input,
+		.last = last_show,
+		.state = outcome,
+	};
+	int r = terminal_run(session, &terminal);
+
+	if (r > 0)
+		outcome->status = r;
+}
+
+int outcome_run(struct session *session, struct dsec_id sandbox)
+{
+	struct outcome outcome = { session, sandbox, EXIT_TROUBLE };
+	struct wish wish;
+
+	if (session->options->tty && session->options->json)
+		return session_refuse(session, "--tty and --json exclude each other");
+	if (wish_make(session, &wish) == 0) {
+		if (session->options->tty)
+			run_on_terminal(&outcome, &wish);
+		else
+			run_captured(&outcome, &wish);
+	}
+	wish_done(&wish);
 	return outcome.status;
 }

@@ -108,6 +108,15 @@ static const struct param params[] = {
 	  "name, uid or uid:gid" },
 	{ "input", 'i', PARAM_ON, RAN, FIELD(input), 0, 0, NULL,
 	  "give it all of stdin, at most 768 KiB" },
+	{ "tty", 't', PARAM_ON, RAN, FIELD(tty), 0, 0, NULL,
+	  "on a terminal of its own; with -i what is typed goes there" },
+	{ "ulimit", 0, PARAM_PAIRS, RAN, FIELD(ulimits), 0, 0, "NAME=SOFT[:HARD]",
+	  "resource limit of the program; may be repeated" },
+	{ "signal", 's', PARAM_TEXT, VERB_KILL, FIELD(signal), 0, 0, "SIGNAL",
+	  "by name or number: TERM" },
+	{ "all", 0, PARAM_ON, VERB_KILL, FIELD(all), 0, 0, NULL,
+	  "to every process the program started" },
+	{ "terminal", 0, PARAM_ON, VERB_KILL, FIELD(terminal), 0, 0, NULL, "hang its terminal up" },
 	{ "output-max", 0, PARAM_BYTES, RAN, FIELD(output_bytes), 1, OUTPUT_BYTES_MAX, "SIZE",
 	  "kept of stdout and of stderr, half each from start and end" },
 	{ "status-file", 0, PARAM_TEXT, RAN, FIELD(status_file), 0, 0, "FILE",
@@ -403,4 +412,5 @@ void params_done(struct options *options)
 {
 	free(options->labels.items);
 	free(options->env.items);
+	free(options->ulimits.items);
 }

@@ -20,6 +20,7 @@ enum verb {
 	VERB_WAIT = 1 << 19,
 	VERB_PORT = 1 << 20,
 	VERB_IMAGE = 1 << 21,
+	VERB_KILL = 1 << 24,
 	VERB_ALL = (1 << 30) - 1,
 };
 
@@ -50,11 +51,15 @@ struct options {
 	const char *cwd, *user, *status_file;
 	const char *entrypoint; /* run: in place of the image's */
 	uint64_t output_bytes;
-	bool input;
 	/* port */
 	uint64_t wait_ms;
 	const char *listen;
 	bool revoke;
+	bool input, tty;
+	struct texts ulimits; /* "NAME=SOFT[:HARD]" */
+	/* kill */
+	const char *signal;
+	bool all, terminal;
 	/* check */
 	const char *instance;
 	/* what is no option */

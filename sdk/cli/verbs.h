@@ -7,6 +7,7 @@ int verb_run(const struct options *options);
 int verb_create(const struct options *options);
 int verb_exec(const struct options *options);
 int verb_port(const struct options *options);
+int verb_kill(const struct options *options);
 int verb_ps(const struct options *options);
 int verb_rm(const struct options *options);
 int verb_stats(const struct options *options);

@@ -32,6 +32,7 @@ struct stub_run {
 	bool taken, killed;
 	enum run_state state;
 	int stdout_fd, control_fd; /* control: of a file helper, else -1 */
+	int tty_fd;		   /* the master, until it has started; -1: none */
 };
 
 struct image_wait {
@@ -174,7 +175,9 @@ static struct run *stub_run_new(struct box *box)
 
 		if (run->taken)
 			continue;
-		*run = (struct stub_run){ .taken = true, .stdout_fd = -1, .control_fd = -1 };
+		*run = (struct stub_run){
+			.taken = true, .stdout_fd = -1, .control_fd = -1, .tty_fd = -1
+		};
 		run->run.box = box;
 		return &run->run;
 	}
@@ -200,6 +203,17 @@ static void strings_check(const struct run_spec *spec)
 	assert(spec->strings[spec->string_bytes - 1] == 0);
 }
 
+/* Something that is read and written at both ends. */
+static int terminal_make(struct stub_run *run)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+		abort();
+	run->tty_fd = ends[0];
+	return ends[1];
+}
+
 static int stub_run_start(struct run *base, const struct run_spec *spec)
 {
 	struct stub_run *run = run_of(base);
@@ -207,14 +221,15 @@ static int stub_run_start(struct run *base, const struct run_spec *spec)
 
 	if (!spec->is_helper)
 		strings_check(spec);
-	assert(spec->stdout_fd >= 0);
-	assert(spec->stderr_fd >= 0);
+	assert(spec->has_tty || spec->stdout_fd >= 0);
+	assert(spec->has_tty || spec->stderr_fd >= 0);
+	assert(spec->limit_count <= RUN_LIMITS_MAX);
 	if (!box_of(base->box)->up)
 		return -ESRCH;
 	if (choose(stub->choices, 8) == 7)
 		return -EAGAIN;
 	run->state = RUN_STARTING;
-	run->stdout_fd = dup(spec->stdout_fd);
+	run->stdout_fd = spec->has_tty ? terminal_make(run) : dup(spec->stdout_fd);
 	run->control_fd = spec->is_helper ? dup(spec->stderr_fd) : -1;
 	return 0;
 }
@@ -255,6 +270,8 @@ static void run_close(struct stub_run *run)
 	(void)close(run->stdout_fd);
 	if (run->control_fd >= 0)
 		(void)close(run->control_fd);
+	cleanup_close(&run->tty_fd);
+	run->tty_fd = -1;
 	run->stdout_fd = run->control_fd = -1;
 }
 
@@ -288,6 +305,8 @@ static void run_starts(struct stub *stub, struct stub_run *run)
 	run->state = error ? RUN_ENDED : RUN_RUNNING;
 	if (error)
 		run_close(run);
+	if (!error)
+		run->run.tty_fd = take_fd(&run->tty_fd);
 	run->run.started(&run->run, error);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sdk/cli/params.h"
+#include "sdk/cli/ulimit.h"
 
 enum { ARGUMENTS_MAX = 32 };
 
@@ -215,4 +216,67 @@ Test(cli_params, a_change_to_no_time_is_not_the_same_as_no_change)
 	line = parse(VERB_CHANGE, "--pids 3 id");
 	cr_assert_eq(line->result, -EINVAL);
 	line_free(line);
+}
+
+Test(cli_params, a_terminal_and_limits_are_of_programs)
+{
+	struct line *line = parse(VERB_EXEC, "-it --ulimit nofile=64 --ulimit=core=0:1M web -- sh");
+
+	cr_assert_eq(line->result, 0);
+	cr_assert(line->options.input && line->options.tty);
+	cr_assert_eq(line->options.ulimits.count, 2);
+	cr_assert_str_eq(line->options.ulimits.items[1], "core=0:1M");
+	line_free(line);
+	line = parse(VERB_EXEC, "--ulimit nofile web -- sh");
+	cr_assert_eq(line->result, -EINVAL);
+	line_free(line);
+	line = parse(VERB_CREATE, "-t debian");
+	cr_assert_eq(line->result, -EINVAL);
+	line_free(line);
+}
+
+Test(cli_params, kill_takes_a_signal_and_whom_it_is_for)
+{
+	struct line *line = parse(VERB_KILL, "web 3 -s KILL --all");
+
+	cr_assert_eq(line->result, 0);
+	cr_assert_str_eq(line->options.signal, "KILL");
+	cr_assert(line->options.all);
+	cr_assert_not(line->options.terminal);
+	cr_assert_eq(line->options.argument_count, 2);
+	line_free(line);
+	line = parse(VERB_RM, "web --all");
+	cr_assert_eq(line->result, -EINVAL);
+	line_free(line);
+}
+
+Test(cli_params, limits_are_read_as_they_are_written)
+{
+	static const struct {
+		const char *text;
+		struct dsec_rlimit limit;
+		int result;
+	} cases[] = {
+		{ "nofile=64", { 7, 0, 64, 64 }, 0 },
+		{ "as=1G:2G", { 9, 0, 1ull << 30, 2ull << 30 }, 0 },
+		{ "core=0:unlimited", { 4, 0, 0, UINT64_MAX }, 0 },
+		{ "cpu=unlimited", { 0, 0, UINT64_MAX, UINT64_MAX }, 0 },
+		{ "nofile=2:1", { 0 }, -ERANGE },
+		{ "nofiles=1", { 0 }, -EINVAL },
+		{ "nofile=", { 0 }, -EINVAL },
+		{ "nofile=1:", { 0 }, -EINVAL },
+		{ "nofile=-1", { 0 }, -EINVAL },
+		{ "nofile", { 0 }, -EINVAL },
+		{ "=1", { 0 }, -EINVAL },
+		{ "nofile=99999999999999999999999999", { 0 }, -EINVAL },
+	};
+
+	for (size_t at = 0; at < sizeof(cases) / sizeof(cases[0]); at++) {
+		struct dsec_rlimit limit = { 0 };
+
+		cr_assert_eq(ulimit_parse(cases[at].text, &limit), cases[at].result, "%s",
+			     cases[at].text);
+		cr_assert_eq(memcmp(&limit, &cases[at].limit, sizeof(limit)), 0, "%s",
+			     cases[at].text);
+	}
 }

@@ -4,9 +4,12 @@
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -64,6 +67,59 @@ static int serve(unsigned short port)
 	return 1;
 }
 
+/* ---- on a terminal ---- */
+
+static void size_say(void)
+{
+	struct winsize size = { 0 };
+
+	(void)ioctl(0, TIOCGWINSZ, &size);
+	printf("%ux%u\n", size.ws_row, size.ws_col);
+}
+
+static void signal_say(int number)
+{
+	if (number == SIGWINCH)
+		size_say();
+	else
+		printf("signal %d\n", number);
+	fflush(stdout);
+}
+
+/* Says back what it is told, and which signals it gets. */
+static int terminal(void)
+{
+	struct sigaction action = { .sa_handler = signal_say, .sa_flags = SA_RESTART };
+	char line[256];
+
+	if (!isatty(0) || !isatty(1) || !isatty(2))
+		return 98;
+	(void)sigaction(SIGWINCH, &action, NULL);
+	(void)sigaction(SIGINT, &action, NULL);
+	(void)sigaction(SIGQUIT, &action, NULL);
+	printf("%s ", getenv("TERM") ? getenv("TERM") : "");
+	size_say();
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		if (!strncmp(line, "exit ", 5))
+			return atoi(line + 5);
+		printf("%s", line);
+		fflush(stdout);
+	}
+	printf("end\n");
+	return 5;
+}
+
+static int limits(void)
+{
+	struct rlimit files;
+
+	(void)getrlimit(RLIMIT_NOFILE, &files);
+	printf("nofile %llu:%llu\n", (unsigned long long)files.rlim_cur,
+	       (unsigned long long)files.rlim_max);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -74,6 +130,10 @@ int main(int argc, char **argv)
 		return show(argc, argv);
 	if (!strcmp(what, "letters"))
 		return letters(atol(argv[2]));
+	if (!strcmp(what, "terminal"))
+		return terminal();
+	if (!strcmp(what, "limits"))
+		return limits();
 	if (!strcmp(what, "exit"))
 		return atoi(argv[2]);
 	if (!strcmp(what, "abort"))

@@ -116,7 +116,9 @@ class PrivateTest(CliTest):
         self.assertIn(b"[caller]", ran.stderr)
 
 
-class EngineTest(CliTest):
+class EngineFixture(CliTest):
+    """An engine that runs."""
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -162,6 +164,8 @@ class EngineTest(CliTest):
     def create(self, *words):
         return self.good("create", "small", "-q", *words).strip()
 
+
+class EngineTest(EngineFixture):
     def check(self):
         return self.ask("check", "--json", "--instance", self.instance)
 

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,27 @@ static void a_terminal_gets_its_new_size(struct harness *h)
 
 	expect(harness_ask(h, 0, &wrong, &other).error != 0);
 	expect(harness_op(h, LAUNCH_RESIZE, 0).error == EINVAL);
+	box_end(h, &box);
+}
+
+static void a_terminal_is_hung_up_and_what_was_written_stays(struct harness *h)
+{
+	static const char *const argv[] = { "/bin/probe", "wait", "said", NULL };
+	const struct box box = box_start(h, 0, LAUNCH_REBUILD);
+	struct launch_request request = harness_request(h, LAUNCH_RESIZE, 0);
+	int master = -1, status;
+	struct exec_options o = { .ret_tty = &master };
+	struct launch_reply reply;
+	pid_t pid = terminal_start(h, &box, argv, &o, &reply);
+	const struct parcel parcel = { .fds = &master, .fd_count = 1 };
+	struct pollfd written = { .fd = master, .events = POLLIN };
+
+	expect(poll(&written, 1, 5000) == 1);
+	request.signal = SIGHUP;
+	expect(harness_ask(h, 0, &request, &parcel).error == 0);
+	status = terminal_end(h, master, pid);
+	expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGHUP);
+	expect(!strcmp(h->output, "said\r\n"));
 	box_end(h, &box);
 }
 
@@ -351,6 +373,7 @@ static const struct harness_test tests[] = {
 	TEST(a_full_sandbox_is_told_and_its_neighbour_is_not),
 	TEST(what_a_sandbox_puts_in_its_place_is_no_terminal, .image = "bare"),
 	TEST(a_terminal_gets_its_new_size),
+	TEST(a_terminal_is_hung_up_and_what_was_written_stays),
 	TEST(limits_are_the_programs_alone),
 	TEST(cores_are_written_only_where_asked_for),
 	TEST(a_limit_above_the_hard_one_is_named),
