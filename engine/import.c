@@ -53,6 +53,12 @@ static struct status import_status(struct importing *in)
 
 	if (in->result >= 0)
 		return STATUS_OK;
+	if (in->late)
+		return (struct status){ .code = DSEC_DEADLINE,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "import",
+					.step = "time",
+					.detail = "an import takes two hours at most" };
 	if (in->cancelled)
 		return status_of_errno(-ECANCELED, "import", "cancel");
 	if (in->result == -EPROTO && in->told.kind == IMPORT_FAILED)
@@ -90,6 +96,7 @@ static void import_end(struct importing *in)
 		final.body = body;
 	}
 	part->work = NULL;
+	timer_clear(&part->shard->timers, &in->limit);
 	inlet_done(&in->inlet);
 	free(in->record);
 	part_end(part, NULL, &final);
@@ -205,6 +212,15 @@ void import_input(struct part *part, struct part *input)
 	inlet_add(&in->inlet, input);
 }
 
+/* Whoever sends slowly, or no more, does not keep one of few places. */
+static void import_late(struct timer *timer)
+{
+	struct importing *in = container_of(timer, struct importing, limit);
+
+	in->late = !in->cancelled;
+	import_cancel(in->part);
+}
+
 static int pipes_make(struct importing *in)
 {
 	int stream[2], status[2];
@@ -243,6 +259,9 @@ struct status import_part(struct part *part, const char *name, enum import_kind 
 		return status_of_errno(r, "import", "pipes");
 	}
 	part->work = in;
+	in->limit.expired = import_late;
+	(void)timer_set(&part->shard->timers, &in->limit, /* full: no limit but the client's */
+			io_now_ns(part->shard->io) + IMPORT_S_MAX * 1000000000ull);
 	status_read(in);
 	in->mail.deliver = import_begin;
 	mail_send(part->shard->io, control_io(part->shard->node->control), &in->mail);

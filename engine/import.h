@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "backends/image.h"
+#include "engine/base/timer.h"
 #include "engine/image.h"
 #include "engine/inlet.h"
 #include "engine/request.h"
@@ -32,7 +33,8 @@ struct importing {
 	int status_fd; /* -1: read to its end */
 	struct import_frame frame, told;
 	uint32_t frame_bytes;
-	bool reading, answered, quiet, cancelled, cancel_out;
+	bool reading, answered, quiet, cancelled, cancel_out, late;
+	struct timer limit;
 	char detail[352]; /* cut to what fits on the wire */
 	/* the control thread's */
 	struct importing *next;

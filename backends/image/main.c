@@ -197,5 +197,6 @@ int main(int argc, char **argv)
 		(void)import_fail(in, ENOTSUP, NULL, "libcrypto has no SHA-256");
 		return EXIT_FAILURE;
 	}
-	return import_run(in) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+	/* Nothing at exit finds what it expects in our root: a leak checker wants /proc. */
+	_exit(import_run(in) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 }

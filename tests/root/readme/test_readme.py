@@ -17,7 +17,7 @@ BUILD = Path(os.environ["DSEC_BUILD"])
 EXPECTED = {
     "loadgen/run.sh": ["0 failures"],
     "dsec run debian": ["42", "status 3"],
-    "dsec run mine": ["my own image"],
+    "dsec run mine": ["mine  sha256:", "my own image", "IN USE"],
     "dsec ps": ["hello", "from outside", "task=11099"],
     "dsec check": ["status 124", "status 127", "before", "5000000 True err", "still here",
                    "left:    processes 0, cgroups 0, mounts 0"],
