@@ -18,6 +18,7 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/engine_image.h"
 #include "tests/root/engine/file_client.h"
+#include "tests/unit/files/tar_make.h"
 
 enum {
 	ROUNDS = 1000,	     /* of a read and a write each */
@@ -298,6 +299,44 @@ static void archives_are_put_where_names_are_swapped(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
+/* E28; each kind of entry by itself: tests/unit/files. */
+static void an_attackers_archive_touches_nothing_but_its_folder(struct engine *e)
+{
+	static const struct tar_entry entries[] = {
+		{ .name = "../evil", .content = "evil" },
+		{ .name = "/tmp/evil", .content = "evil" },
+		{ .name = "link", .type = '2', .link = "/tmp" },
+		{ .name = "link/evil", .content = "evil" },
+		{ .name = "hard", .type = '1', .link = "../precious" },
+		{ .name = "device", .type = '4' },
+		{ .name = "--checkpoint-action=exec=sh", .content = "name" },
+		{ .name = "su", .mode = 04755, .content = "su" },
+		{ .name = "su", .mode = 04755, .content = "again" },
+	};
+	struct dsec_id id = sandbox_make(e->d);
+	auto_ran struct ran made = shell_run(e->d, id, "mkdir /tmp/t; printf keep >/tmp/precious");
+	struct tar tar = { 0 };
+
+	for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++)
+		tar_add(&tar, &entries[i]);
+	tar_end(&tar);
+	auto_filed struct filed put =
+		file_run(e->d, id,
+			 FILE_OPTS(.verb = DSEC_FILE_WRITE, .flags = DSEC_FILE_TAR,
+				   .path = bytes_of("/tmp/t"), .input = { tar.bytes, tar.count }));
+	auto_ran struct ran after = shell_run(
+		e->d, id, "cd /tmp; ls -A . t; cat precious t/su; stat -c ' %h %a' precious t/su");
+
+	expect(ran_exited(&made, 0));
+	expect(filed_well(&put) && put.result.left_out == 5 && put.row_count == 7);
+	for (unsigned i = 0; i < 6; i++)
+		expect((i == 2) == !filed_row(&put, entries[i].name));
+	expect(ran_says(&after, ".:\nprecious\nt\n\nt:\n--checkpoint-action=exec=sh\nlink\nsu\n"
+				"keepagain 1 644\n 1 755\n"));
+	tar_done(&tar);
+	sandbox_end(e->d, id);
+}
+
 /* ---- what is no file, or has no end ---- */
 
 static void what_is_no_file_is_refused_at_once(struct engine *e)
@@ -494,6 +533,7 @@ static const struct claim claims[] = {
 	CLAIM(names_that_are_swapped_meanwhile_never_lead_outside),
 	CLAIM(a_name_that_changes_its_kind_meanwhile_blocks_nobody),
 	CLAIM(archives_are_put_where_names_are_swapped),
+	CLAIM(an_attackers_archive_touches_nothing_but_its_folder),
 	CLAIM(what_is_no_file_is_refused_at_once),
 	CLAIM(a_file_that_grows_for_ever_is_read_to_where_it_was),
 	CLAIM(a_terabyte_of_holes_costs_a_few_bytes),
