@@ -93,7 +93,8 @@ static int entry_write(struct folder *folder, struct archive_entry *entry)
 
 	if (r == ARCHIVE_FAILED && archive_entry_filetype(entry) == AE_IFSOCK)
 		return 0; /* nothing of a socket could be kept */
-	if (r != ARCHIVE_OK)
+	/* A warning: the name is no UTF-8, and goes as it is. */
+	if (r < ARCHIVE_WARN)
 		return folder_fail(folder->tar, path);
 	return archive_entry_size(entry) > 0 ? contents_copy(folder, path) : 0;
 }

@@ -39,6 +39,7 @@ struct param {
 #define FIELD(name) offsetof(struct options, name)
 #define MADE	    (VERB_RUN | VERB_CREATE)
 #define RAN	    (VERB_RUN | VERB_EXEC)
+#define FILES	    (VERB_CP | VERB_LS | VERB_CAT | VERB_FILE)
 #define S	    1000ull
 #define DAY_MS	    (86400 * S)
 #define YEAR_MS	    (366 * DAY_MS)
@@ -104,7 +105,7 @@ static const struct param params[] = {
 	{ "entrypoint", 0, PARAM_TEXT, VERB_RUN, FIELD(entrypoint), 0, 0, "PROGRAM",
 	  "in place of the image's entrypoint and command" },
 	{ "workdir", 'w', PARAM_TEXT, RAN, FIELD(cwd), 0, 0, "DIR", "where the program starts" },
-	{ "user", 'u', PARAM_TEXT, MADE | VERB_EXEC, FIELD(user), 0, 0, "USER",
+	{ "user", 'u', PARAM_TEXT, MADE | VERB_EXEC | FILES, FIELD(user), 0, 0, "USER",
 	  "name, uid or uid:gid" },
 	{ "input", 'i', PARAM_ON, RAN, FIELD(input), 0, 0, NULL,
 	  "give it all of stdin, at most 768 KiB" },
@@ -127,6 +128,10 @@ static const struct param params[] = {
 	  "take connections here, and lead them there, until interrupted" },
 	{ "revoke", 0, PARAM_ON, VERB_PORT, FIELD(revoke), 0, 0, NULL,
 	  "its token opens nothing any more" },
+	{ "recursive", 'r', PARAM_ON, VERB_FILE, FIELD(recursive), 0, 0, NULL,
+	  "rm: with all that is under it" },
+	{ "parents", 'p', PARAM_ON, VERB_FILE, FIELD(parents), 0, 0, NULL,
+	  "mkdir: with what is missing above it" },
 	{ "instance", 0, PARAM_TEXT, VERB_CHECK, FIELD(instance), 0, 0, "NAME",
 	  "whose residue to look at; else as the address says" },
 };

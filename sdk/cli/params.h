@@ -21,6 +21,10 @@ enum verb {
 	VERB_PORT = 1 << 20,
 	VERB_IMAGE = 1 << 21,
 	VERB_KILL = 1 << 24,
+	VERB_CP = 1 << 26,
+	VERB_LS = 1 << 27,
+	VERB_CAT = 1 << 28,
+	VERB_FILE = 1 << 29,
 	VERB_ALL = (1 << 30) - 1,
 };
 
@@ -60,6 +64,8 @@ struct options {
 	/* kill */
 	const char *signal;
 	bool all, terminal;
+	/* file */
+	bool recursive, parents;
 	/* check */
 	const char *instance;
 	/* what is no option */

@@ -6,6 +6,10 @@
 int verb_run(const struct options *options);
 int verb_create(const struct options *options);
 int verb_exec(const struct options *options);
+int verb_cp(const struct options *options);
+int verb_ls(const struct options *options);
+int verb_cat(const struct options *options);
+int verb_file(const struct options *options);
 int verb_port(const struct options *options);
 int verb_kill(const struct options *options);
 int verb_ps(const struct options *options);

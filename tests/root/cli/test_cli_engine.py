@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """dsec against a real engine: one that runs, and ones that it starts for itself."""
+import base64
 import contextlib
 import json
 import os
@@ -275,6 +276,108 @@ class EngineTest(EngineFixture):
             ran = self.ask("port", *words)
             self.assertEqual(ran.returncode, status, (words, ran.stderr))
             self.assertIn(said, ran.stderr)
+
+    def tree(self, folder):
+        """What lies below: names, modes, and what files hold or links name."""
+        found = {}
+        for path in sorted(Path(os.fsdecode(folder)).rglob("*")):
+            what = os.readlink(path) if path.is_symlink() else oct(path.stat().st_mode)
+            body = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+            found[os.fsencode(path.relative_to(os.fsdecode(folder)))] = (what, body)
+        return found
+
+    def scratch(self):
+        folder = Path(tempfile.mkdtemp(prefix="files.", dir=self.folder))
+        (folder / "out").mkdir()
+        return folder
+
+    def test_files_go_in_and_come_out(self):
+        sandbox, here = self.create(), self.scratch()
+        data = os.urandom(3 << 20)
+        (here / "a").write_bytes(data)
+        (here / "a").chmod(0o750)
+        self.good("cp", here / "a", f"{sandbox}:/tmp/b")
+        self.good("cp", here / "a", f"{sandbox}:/tmp/")
+        self.assertEqual(self.ask("cat", f"{sandbox}:/tmp/b").stdout, data)
+        self.assertEqual(self.good("ls", "-q", f"{sandbox}:/tmp"), "a\nb\n")
+        row = json.loads(self.good("file", "stat", "--json", f"{sandbox}:/tmp/a"))
+        self.assertEqual((row["type"], row["mode"], row["bytes"]), ("file", 0o750, 3 << 20))
+        self.good("cp", f"{sandbox}:/tmp/b", here / "out")
+        self.good("cp", f"{sandbox}:/tmp/b", here / "out/c")
+        self.assertEqual((here / "out/b").read_bytes(), data)
+        self.assertEqual((here / "out/c").stat().st_mode & 0o777, 0o750)
+        for words in ((f"{sandbox}:/none", here / "out/d"), (here / "none", f"{sandbox}:/tmp/"),
+                      (f"{sandbox}:/dev/zero", here / "out/d"), (here / "a", here / "out/d"),
+                      (here / "a", f"{sandbox}:/none/d")):
+            ran = self.ask("cp", *words)
+            self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
+        self.assertEqual(sorted(os.listdir(here / "out")), ["b", "c"])
+
+    def test_folders_go_in_and_come_out_with_links_and_any_names(self):
+        sandbox, here = self.create(), self.scratch()
+        folder = here / "in"
+        (folder / "sub/empty").mkdir(parents=True)
+        names = [b"plain", b"new\nline", b"\x1b[31mred\x07", b"inv\xffalid", b"--option",
+                 "\u00e9".encode(), b"n" * 255]
+        for name in names:
+            Path(os.fsdecode(bytes(folder / "sub") + b"/" + name)).write_bytes(name)
+        (folder / "sub/link").symlink_to("../../../etc/passwd")
+        (folder / "dangling").symlink_to("/nowhere/at/all")
+        (folder / "sub/run").write_text("x")
+        (folder / "sub/run").chmod(0o755)
+        self.good("cp", folder, f"{sandbox}:/tmp")
+        shown = self.ask("ls", f"{sandbox}:/tmp/in/sub").stdout
+        self.assertEqual(len(shown.splitlines()), 1 + len(names) + 3)
+        self.assertIn(b"\\x1b[31mred\\x07", shown)
+        self.assertNotIn(b"\x1b[31m", shown)
+        rows = [json.loads(line) for line in
+                self.good("ls", "--json", f"{sandbox}:/tmp/in/sub").splitlines()]
+        told = {base64.b64decode(row["name_base64"]) if row["name"] is None
+                else row["name"].encode() for row in rows}
+        self.assertLessEqual(set(names), told)
+        self.good("cp", f"{sandbox}:/tmp/in", here / "out")
+        self.assertEqual(self.tree(here / "out/in"), self.tree(folder))
+        archive = self.ask("cp", f"{sandbox}:/tmp/in", "-").stdout
+        self.good("file", "mkdir", "-p", f"{sandbox}:/tmp/again/x")
+        self.good("cp", "-", f"{sandbox}:/tmp/again/x", input=archive)
+        self.good("cp", f"{sandbox}:/tmp/again/x", here / "back")
+        self.assertEqual(self.tree(here / "back"), self.tree(folder))
+
+    def test_nothing_outside_the_target_is_written(self):
+        sandbox, here = self.create(), self.scratch()
+        (here / "in/d").mkdir(parents=True)
+        (here / "in/d/evil").write_text("evil")
+        (here / "in/su").write_text("x")
+        (here / "in/su").chmod(0o4755)
+        (here / "outside").mkdir()
+        (here / "out/d").symlink_to(here / "outside")
+        self.good("cp", here / "in/.", f"{sandbox}:/tmp/t")
+        ran = self.ask("cp", f"{sandbox}:/tmp/t/.", here / "out")
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"d/evil: left out, a link lies on its way", ran.stderr)
+        self.assertEqual(os.listdir(here / "outside"), [])
+        self.assertEqual((here / "out/su").stat().st_mode & 0o7777, 0o755)
+
+    def test_file_verbs_say_what_went_wrong(self):
+        sandbox = self.create()
+        self.good("file", "mkdir", f"{sandbox}:/tmp/a")
+        self.good("file", "mkdir", "--parents", f"{sandbox}:/tmp/a/b/c")
+        self.good("file", "mv", f"{sandbox}:/tmp/a/b", f"{sandbox}:/tmp/d")
+        self.good("file", "mv", f"{sandbox}:/tmp/d", "/tmp/e")
+        self.assertEqual(self.good("ls", "-q", f"{sandbox}:/tmp/e"), "c\n")
+        for words, said in (
+            (("rm", f"{sandbox}:/tmp/e"), b"Directory not empty"),
+            (("rm", f"{sandbox}:/tmp/none"), b"No such file"),
+            (("mkdir", f"{sandbox}:/tmp/a"), b"File exists"),
+            (("mkdir", "-r", f"{sandbox}:/tmp/x"), b"no such option"),
+            (("stat", "/tmp/a"), b"is not ID:PATH"),
+            (("move", f"{sandbox}:/tmp/a"), b"stat, mkdir or rm"),
+        ):
+            ran = self.ask("file", *words)
+            self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
+            self.assertIn(said, ran.stderr)
+        self.good("file", "rm", "-r", f"{sandbox}:/tmp/e")
+        self.assertEqual(self.good("ls", "-q", f"{sandbox}:/tmp"), "a\n")
 
     def test_exit_statuses_say_how_the_program_ended(self):
         sandbox = self.create()

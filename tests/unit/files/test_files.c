@@ -158,9 +158,8 @@ Test(files, removing_a_tree_spares_what_its_links_name)
 	struct scratch s;
 
 	scratch_make(&s);
-	scratch_sh(
-		&s,
-		"mkdir -p t/a/b keep; touch t/a/b/f keep/k; ln -s ../keep t/l; ln -s ../../outside t/o");
+	scratch_sh(&s, "mkdir -p t/a/b keep; touch t/a/b/f keep/k; ln -s ../keep t/l;"
+		       "ln -s ../../outside t/o");
 	auto_answered struct answered plain = ASK(.verb = DSEC_FILE_REMOVE, .path = "t");
 	auto_answered struct answered tree =
 		ASK(.verb = DSEC_FILE_REMOVE, .path = "t", .flags = DSEC_FILE_RECURSIVE);

@@ -1,0 +1,310 @@
+/*
+ * `dsec cp`: files and folders into a sandbox, and out of it. Called by main.c. Must hold: what is
+ * written here takes its place whole or not at all, file by file; names that a sandbox chose never
+ * lead outside the folder that was given.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/image.h"
+#include "sdk/cli/remote.h"
+#include "sdk/cli/streams.h"
+#include "sdk/cli/unpack.h"
+#include "sdk/cli/verbs.h"
+
+enum { CHUNK_BYTES = 256 << 10 };
+
+/* "folder/name"; free() it. */
+static char *path_join(const char *folder, struct dsec_bytes name)
+{
+	const size_t bytes = strlen(folder);
+	const char *slash = bytes && folder[bytes - 1] == '/' ? "" : "/";
+	char *path = NULL;
+
+	if (asprintf(&path, "%s%s%.*s", folder, slash, (int)name.bytes, (const char *)name.data) <
+	    0)
+		return NULL;
+	return path;
+}
+
+static int no_memory(struct session *session)
+{
+	return session_fail_error(session, -ENOMEM, "request", strerror(ENOMEM));
+}
+
+static int local_fail(struct session *session, const char *path, int r)
+{
+	char text[512];
+
+	(void)snprintf(text, sizeof(text), "%.400s: %s", path, strerror(-r));
+	return session_fail_error(session, r, "local", text);
+}
+
+/* ---- into a sandbox ---- */
+
+/* Waits for what was asked; the last event's status. */
+static int last_take(struct session *session, int64_t ticket, struct dsec_status *ret)
+{
+	struct dsec_event *event;
+	bool last = false;
+	int r = ticket < 0 ? (int)ticket : 0;
+
+	while (r == 0 && !last) {
+		r = dsec_wait(session->d, ticket, -1, &event);
+		if (r < 0)
+			break;
+		last = event->flags & DSEC_LAST;
+		*ret = event->status;
+		if (event->kind == DSEC_EV_ROW && event->body)
+			remote_refusal_note(session, event->body);
+		dsec_event_free(event);
+	}
+	return r;
+}
+
+/* All of the source; 1: the write ended meanwhile and says why. */
+static int source_send(struct session *session, struct image_source *source, int64_t ticket)
+{
+	auto_free char *chunk = malloc(CHUNK_BYTES);
+	uint64_t sent = 0;
+	ssize_t n = -ENOMEM;
+
+	while (chunk && (n = image_source_read(source, chunk, CHUNK_BYTES)) >= 0) {
+		struct dsec_bytes bytes = { chunk, (size_t)n };
+		struct dsec_status status = { 0 };
+		int64_t input = dsec_input(session->d, NULL, ticket, sent, bytes);
+		int r = last_take(session, input, &status);
+
+		if (r < 0 || status.code)
+			return r == -ENOENT || status.code ? 1 : r;
+		if (n == 0)
+			return 0;
+		sent += (uint64_t)n;
+	}
+	return (int)n;
+}
+
+static int send_to(struct session *session, struct image_source *source,
+		   const struct remote *remote, struct dsec_file_opts *opts)
+{
+	struct dsec_call call = session_call(session);
+	struct dsec_status status = { 0 };
+	int64_t ticket;
+	int r, ended;
+
+	opts->path = (struct dsec_bytes){ remote->path, strlen(remote->path) };
+	r = image_source_open(source);
+	if (r < 0)
+		return local_fail(session, source->path, r);
+	ticket = dsec_write(session->d, &call, remote->id, opts);
+	r = ticket < 0 ? (int)ticket : source_send(session, source, ticket);
+	image_source_close(source);
+	if (ticket < 0)
+		return session_fail_error(session, r, "request", dsec_error(session->d, r));
+	if (r < 0) /* a source that ends too soon must not look whole */
+		(void)dsec_cancel(session->d, ticket);
+	ended = last_take(session, ticket, &status);
+	if (r < 0)
+		return local_fail(session, source->path ? source->path : "stdin", r);
+	if (ended < 0)
+		return session_fail_error(session, ended, "connection",
+					  dsec_error(session->d, ended));
+	return status.code ? session_fail(session, "cp", &status) : 0;
+}
+
+/* Where it goes: into a folder that is there or is meant to be, else to the place itself. */
+static int target_find(struct session *session, const char *from, struct remote *remote,
+		       char **ret_path)
+{
+	const size_t bytes = strlen(remote->path);
+	struct dsec_file_row row = { 0 };
+	int r = remote_stat(session, remote, &row);
+
+	*ret_path = NULL;
+	if (r < 0 && r != -ENOENT)
+		return EXIT_TROUBLE;
+	if ((r == 0 && row.type == DSEC_FILE_TYPE_FOLDER) || remote->path[bytes - 1] == '/')
+		*ret_path = path_join(remote->path, path_last(from));
+	else
+		*ret_path = strdup(remote->path);
+	if (!*ret_path)
+		return no_memory(session);
+	remote->path = *ret_path;
+	return 0;
+}
+
+static int copy_in(struct session *session, const char *from, struct remote *remote)
+{
+	struct image_source source = { .fd = -1, .path = from };
+	struct dsec_file_opts opts = remote_opts(session, remote);
+	auto_free char *path = NULL;
+	struct stat st;
+	int status;
+
+	if (!strcmp(from, "-")) {
+		source.path = NULL;
+		opts.flags = DSEC_FILE_TAR;
+		return send_to(session, &source, remote, &opts);
+	}
+	if (stat(from, &st) < 0)
+		return local_fail(session, from, -errno);
+	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return session_refuse(session, "cp: %s is no file and no folder", from);
+	status = target_find(session, from, remote, &path);
+	if (status)
+		return status;
+	source.is_folder = S_ISDIR(st.st_mode);
+	if (source.is_folder) {
+		opts.flags = DSEC_FILE_TAR | DSEC_FILE_PARENTS;
+	} else {
+		opts.flags = DSEC_FILE_MODE;
+		opts.mode = st.st_mode & 0777;
+	}
+	return send_to(session, &source, remote, &opts);
+}
+
+/* ---- out of one ---- */
+
+struct output {
+	int fd, error;
+};
+
+static void output_write(void *state, const struct dsec_event *event)
+{
+	struct output *output = state;
+	const char *at = event->data;
+
+	for (uint64_t left = event->kind == DSEC_EV_DATA ? event->bytes : 0; left;) {
+		ssize_t n = output->error ? -1 : write(output->fd, at, left);
+
+		if (n < 0 && !output->error && errno == EINTR)
+			continue;
+		if (n < 0) {
+			output->error = output->error ? output->error : -errno;
+			return;
+		}
+		at += n;
+		left -= (uint64_t)n;
+	}
+}
+
+static void data_show(void *state, const struct dsec_event *event)
+{
+	if (event->kind == DSEC_EV_ROW && event->body)
+		remote_refusal_note(state, event->body);
+	if (event->kind == DSEC_EV_DATA)
+		(void)fwrite(event->data, 1, event->bytes, stdout); /* told at the end, by main() */
+}
+
+static int64_t read_start(struct session *session, const struct remote *remote, uint32_t flags)
+{
+	struct dsec_file_opts opts = remote_opts(session, remote);
+	struct dsec_call call = session_call(session);
+
+	opts.flags = flags;
+	return dsec_read(session->d, &call, remote->id, &opts);
+}
+
+/* Beside its place first. */
+static int file_take(struct session *session, const struct remote *remote, const char *to,
+		     mode_t mode)
+{
+	const mode_t mask = umask(0);
+	struct output output = { 0 };
+	auto_free char *temporary = NULL;
+	int r;
+
+	(void)umask(mask); /* asking for it changes it */
+	if (asprintf(&temporary, "%s.dsec-XXXXXX", to) < 0)
+		return no_memory(session);
+	output.fd = mkostemp(temporary, O_CLOEXEC);
+	if (output.fd < 0)
+		return local_fail(session, to, -errno);
+	r = session_events(session, read_start(session, remote, 0), "cp", output_write, &output);
+	if (r == 0 && output.error == 0 && fchmod(output.fd, mode & 0777 & ~mask) < 0)
+		output.error = -errno;
+	if (close(output.fd) < 0 && output.error == 0)
+		output.error = -errno;
+	if (r == 0 && output.error == 0 && rename(temporary, to) < 0)
+		output.error = -errno;
+	if (r < 0 || output.error)
+		(void)unlink(temporary); /* it may have become the file after all */
+	if (output.error)
+		return local_fail(session, to, output.error);
+	return r < 0 ? EXIT_TROUBLE : 0;
+}
+
+static int tree_take(struct session *session, const struct remote *remote, const char *to)
+{
+	if (mkdir(to, 0777) < 0 && errno != EEXIST)
+		return local_fail(session, to, -errno);
+	return unpack(session, read_start(session, remote, DSEC_FILE_TAR), to);
+}
+
+static int copy_out(struct session *session, const struct remote *remote, const char *to)
+{
+	const bool is_folder = to[strlen(to) - 1] == '/';
+	struct dsec_file_row row = { 0 };
+	auto_free char *path = NULL;
+	struct stat st;
+	int r;
+
+	if (!strcmp(to, "-"))
+		return session_events(session, read_start(session, remote, DSEC_FILE_TAR), "cp",
+				      data_show, session) < 0 ?
+			       EXIT_TROUBLE :
+			       0;
+	r = remote_stat(session, remote, &row);
+	if (r == -ENOENT)
+		return session_fail_error(session, r, "file.open", "cp: no such file");
+	if (r < 0)
+		return EXIT_TROUBLE;
+	if ((stat(to, &st) == 0 && S_ISDIR(st.st_mode)) || is_folder) {
+		const struct dsec_bytes name = path_last(remote->path);
+
+		/* Of what the user typed, never of what the sandbox says. */
+		if (name.bytes == 0 || (name.bytes == 1 && !memcmp(name.data, ".", 1)) ||
+		    (name.bytes == 2 && !memcmp(name.data, "..", 2)))
+			path = strdup(to);
+		else
+			path = path_join(to, name);
+		if (!path)
+			return no_memory(session);
+		to = path;
+	}
+	return row.type == DSEC_FILE_TYPE_FOLDER ? tree_take(session, remote, to) :
+						   file_take(session, remote, to, row.mode);
+}
+
+int verb_cp(const struct options *options)
+{
+	struct session session = { .options = options };
+	struct remote remote;
+	const char *from, *to;
+	int status;
+
+	if (options->argument_count != 2 ||
+	    remote_is(options->arguments[0]) == remote_is(options->arguments[1]) ||
+	    !*options->arguments[0] || !*options->arguments[1])
+		return session_end(&session,
+				   session_refuse(&session, "cp: one of SOURCE and TARGET is "
+							    "ID:PATH, the other one is not"));
+	from = options->arguments[0];
+	to = options->arguments[1];
+	/* Names are bytes: libarchive passes those of UTF-8 on as they are. */
+	(void)setlocale(LC_CTYPE, "C.UTF-8"); /* without it names beyond ASCII have '?' */
+	if (session_open(&session, false) < 0)
+		return session_end(&session, EXIT_TROUBLE);
+	status = remote_find(&session, remote_is(from) ? from : to, &remote);
+	if (status == 0)
+		status = remote_is(from) ? copy_out(&session, &remote, to) :
+					   copy_in(&session, from, &remote);
+	return session_end(&session, status);
+}

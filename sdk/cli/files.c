@@ -1,0 +1,300 @@
+/* `dsec ls`, `dsec cat` and `dsec file`: what there is in a sandbox, by paths. Called by main.c. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sdk/cli/cleanup.h"
+#include "sdk/cli/json.h"
+#include "sdk/cli/remote.h"
+#include "sdk/cli/table.h"
+#include "sdk/cli/values.h"
+#include "sdk/cli/verbs.h"
+
+enum { LS_MODE, LS_OWNER, LS_BYTES, LS_TIME, LS_NAME };
+
+static const struct column columns[] = {
+	[LS_MODE] = { "MODE", 10 }, [LS_OWNER] = { "OWNER", 11 }, [LS_BYTES] = { "BYTES", 13 },
+	[LS_TIME] = { "TIME", 19 }, [LS_NAME] = { "NAME", 0 },	  { NULL, 0 },
+};
+
+/* ---- rows ---- */
+
+static const char *type_name(uint32_t type)
+{
+	static const char *const names[] = { "other", "file",	"folder",    "link",
+					     "fifo",  "socket", "character", "block" };
+
+	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
+}
+
+static void row_json(const struct dsec_file_row *row)
+{
+	auto_json json_t *object = json_object();
+
+	/* These fail on memory alone, and json_line() shows what there is. */
+	(void)json_add_bytes(object, "name", row->name);
+	(void)json_object_set_new(object, "type", json_string(type_name(row->type)));
+	(void)json_object_set_new(object, "mode", json_integer(row->mode));
+	(void)json_object_set_new(object, "uid", json_integer(row->uid));
+	(void)json_object_set_new(object, "gid", json_integer(row->gid));
+	(void)json_object_set_new(object, "links", json_amount(row->links));
+	(void)json_object_set_new(object, "bytes", json_amount(row->bytes));
+	(void)json_object_set_new(object, "disk_bytes", json_amount(row->disk_bytes));
+	(void)json_object_set_new(object, "mtime_ns", json_integer(row->mtime_ns));
+	if (row->type == DSEC_FILE_TYPE_LINK)
+		(void)json_add_bytes(object, "target", row->target);
+	(void)json_line(stdout, object); /* told at the end, by main() */
+}
+
+static void mode_write(const struct dsec_file_row *row, char ret[static 11])
+{
+	static const char types[] = "?-dlpscb", bits[] = "rwxrwxrwx";
+
+	ret[0] = types[row->type < sizeof(types) - 1 ? row->type : 0];
+	for (int at = 0; at < 9; at++)
+		ret[at + 1] = row->mode >> (8 - at) & 1 ? bits[at] : '-';
+	if (row->mode & 04000)
+		ret[3] = ret[3] == 'x' ? 's' : 'S';
+	if (row->mode & 02000)
+		ret[6] = ret[6] == 'x' ? 's' : 'S';
+	if (row->mode & 01000)
+		ret[9] = ret[9] == 'x' ? 't' : 'T';
+	ret[10] = 0;
+}
+
+static void row_show(const struct dsec_file_row *row, bool name_alone)
+{
+	static const struct column unpadded = { "", 0 };
+	time_t seconds = (time_t)(row->mtime_ns / 1000000000);
+	struct tm when = { 0 };
+	char text[64];
+
+	if (!name_alone) {
+		mode_write(row, text);
+		table_text(&columns[LS_MODE], text);
+		(void)snprintf(text, sizeof(text), "%u:%u", row->uid, row->gid);
+		table_text(&columns[LS_OWNER], text);
+		(void)snprintf(text, sizeof(text), "%" PRIu64, row->bytes);
+		table_text(&columns[LS_BYTES], text);
+		(void)gmtime_r(&seconds, &when); /* a year that is none shows as 1900 */
+		(void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &when);
+		table_text(&columns[LS_TIME], text);
+	}
+	table_cell(&unpadded, row->name);
+	if (!name_alone && row->type == DSEC_FILE_TYPE_LINK) {
+		table_text(&unpadded, " -> ");
+		table_cell(&unpadded, row->target);
+	}
+	table_end();
+}
+
+/* ---- ls ---- */
+
+struct listing {
+	const struct options *options;
+	char *last; /* the name to go on after */
+	size_t last_bytes;
+	bool more, failed;
+};
+
+static void listing_see(void *state, const struct dsec_event *event)
+{
+	const struct dsec_file_result *result = event->body;
+	const struct dsec_file_row *row = event->body;
+	struct listing *listing = state;
+
+	if (event->kind == DSEC_EV_DONE && result)
+		listing->more = result->more;
+	if (event->kind != DSEC_EV_ROW || !row)
+		return;
+	if (listing->options->json)
+		row_json(row);
+	else
+		row_show(row, listing->options->quiet);
+	free(listing->last);
+	listing->last = malloc(row->name.bytes + 1);
+	listing->failed |= !listing->last;
+	listing->last_bytes = row->name.bytes;
+	if (listing->last)
+		memcpy(listing->last, row->name.data, row->name.bytes);
+}
+
+static int list(struct session *session, const struct remote *remote)
+{
+	struct dsec_file_opts opts = remote_opts(session, remote);
+	struct dsec_call call = session_call(session);
+	struct listing listing = { .options = session->options, .more = true };
+	int r = 0;
+
+	opts.verb = DSEC_FILE_LIST;
+	if (!session->options->json && !session->options->quiet)
+		table_head(session->options, columns);
+	while (r == 0 && listing.more && !listing.failed) {
+		listing.more = false;
+		r = session_events(session, dsec_file(session->d, &call, remote->id, &opts), "ls",
+				   listing_see, &listing);
+		opts.to = (struct dsec_bytes){ listing.last, listing.last_bytes };
+	}
+	free(listing.last);
+	if (listing.failed)
+		return session_fail_error(session, -ENOMEM, "request", strerror(ENOMEM));
+	return r < 0 ? EXIT_TROUBLE : 0;
+}
+
+static void row_see(void *state, const struct dsec_event *event)
+{
+	const struct options *options = state;
+
+	if (event->kind != DSEC_EV_ROW || !event->body)
+		return;
+	if (options->json)
+		row_json(event->body);
+	else
+		row_show(event->body, options->quiet);
+}
+
+static int stat_show(struct session *session, const struct remote *remote)
+{
+	struct dsec_file_opts opts = remote_opts(session, remote);
+	struct dsec_call call = session_call(session);
+
+	opts.verb = DSEC_FILE_STAT;
+	opts.flags = DSEC_FILE_NO_FOLLOW;
+	return session_events(session, dsec_file(session->d, &call, remote->id, &opts), "stat",
+			      row_see, (void *)session->options) < 0 ?
+		       EXIT_TROUBLE :
+		       0;
+}
+
+static int with_one(const struct options *options,
+		    int (*run)(struct session *session, const struct remote *remote))
+{
+	struct session session = { .options = options };
+	struct remote remote;
+	int status;
+
+	if (options->argument_count != 1)
+		return session_end(&session, session_refuse(&session, "one ID:PATH is wanted"));
+	if (session_open(&session, false) < 0)
+		return session_end(&session, EXIT_TROUBLE);
+	status = remote_find(&session, options->arguments[0], &remote);
+	return session_end(&session, status ? status : run(&session, &remote));
+}
+
+/* A folder's names, or what a path is that is no folder. */
+static int ls(struct session *session, const struct remote *remote)
+{
+	struct dsec_file_row row;
+	int r = remote_stat(session, remote, &row);
+
+	if (r == 0 && row.type == DSEC_FILE_TYPE_FOLDER)
+		return list(session, remote);
+	return r < 0 && r != -ENOENT ? EXIT_TROUBLE : stat_show(session, remote);
+}
+
+int verb_ls(const struct options *options)
+{
+	return with_one(options, ls);
+}
+
+/* ---- cat ---- */
+
+static void data_write(void *state, const struct dsec_event *event)
+{
+	(void)state;
+	if (event->kind == DSEC_EV_DATA)
+		(void)fwrite(event->data, 1, event->bytes, stdout); /* told at the end, by main() */
+}
+
+static int cat(struct session *session, const struct remote *remote)
+{
+	struct dsec_file_opts opts = remote_opts(session, remote);
+	struct dsec_call call = session_call(session);
+
+	return session_events(session, dsec_read(session->d, &call, remote->id, &opts), "cat",
+			      data_write, NULL) < 0 ?
+		       EXIT_TROUBLE :
+		       0;
+}
+
+int verb_cat(const struct options *options)
+{
+	return with_one(options, cat);
+}
+
+/* ---- file ---- */
+
+struct subverb {
+	const char *name;
+	int arguments;
+	uint32_t verb, flags_known;
+};
+
+static const struct subverb subverbs[] = {
+	{ "stat", 1, DSEC_FILE_STAT, 0 },
+	{ "mkdir", 1, DSEC_FILE_MKDIR, DSEC_FILE_PARENTS },
+	{ "rm", 1, DSEC_FILE_REMOVE, DSEC_FILE_RECURSIVE },
+	{ "mv", 2, DSEC_FILE_RENAME, 0 },
+};
+
+static const struct subverb *subverb_find(const struct options *options)
+{
+	for (size_t at = 0; at < sizeof(subverbs) / sizeof(subverbs[0]); at++)
+		if (options->argument_count && !strcmp(options->arguments[0], subverbs[at].name))
+			return &subverbs[at];
+	return NULL;
+}
+
+static int subverb_run(struct session *session, const struct subverb *sub)
+{
+	const struct options *options = session->options;
+	struct dsec_call call = session_call(session);
+	const char *to = sub->arguments == 2 ? options->arguments[2] : NULL;
+	struct dsec_file_opts opts;
+	struct remote remote, target;
+	int status = remote_find(session, options->arguments[1], &remote);
+
+	if (status)
+		return status;
+	if (sub->verb == DSEC_FILE_STAT)
+		return stat_show(session, &remote);
+	opts = remote_opts(session, &remote);
+	opts.verb = sub->verb;
+	opts.flags = (options->parents ? DSEC_FILE_PARENTS : 0) |
+		     (options->recursive ? DSEC_FILE_RECURSIVE : 0);
+	if (to && remote_is(to)) {
+		status = remote_find(session, to, &target);
+		if (status)
+			return status;
+		if (target.id.hi != remote.id.hi || target.id.lo != remote.id.lo)
+			return session_refuse(session, "mv: that is another sandbox; see cp");
+		to = target.path;
+	}
+	if (to)
+		opts.to = (struct dsec_bytes){ to, strlen(to) };
+	return session_events(session, dsec_file(session->d, &call, remote.id, &opts), sub->name,
+			      NULL, NULL) < 0 ?
+		       EXIT_TROUBLE :
+		       0;
+}
+
+int verb_file(const struct options *options)
+{
+	struct session session = { .options = options };
+	const struct subverb *sub = subverb_find(options);
+
+	if (!sub || options->argument_count != sub->arguments + 1)
+		return session_end(&session,
+				   session_refuse(&session, "file: stat, mkdir or rm ID:PATH, or "
+							    "mv ID:PATH PATH"));
+	if ((options->parents && !(sub->flags_known & DSEC_FILE_PARENTS)) ||
+	    (options->recursive && !(sub->flags_known & DSEC_FILE_RECURSIVE)))
+		return session_end(&session,
+				   session_refuse(&session, "file %s: no such option", sub->name));
+	if (session_open(&session, false) < 0)
+		return session_end(&session, EXIT_TROUBLE);
+	return session_end(&session, subverb_run(&session, sub));
+}
