@@ -1,7 +1,7 @@
 /*
- * Running a program and telling how it ended. Called by run.c and exec.c. On stdout goes what the
- * program wrote, byte for byte, or one JSON object; everything that dsec itself says goes to
- * stderr.
+ * Running a program and telling how it ended. Called by run.c, exec.c and attach.c. On stdout goes
+ * what the program wrote, byte for byte, or one JSON object; everything that dsec itself says goes
+ * to stderr.
  */
 #include "sdk/cli/outcome.h"
 
@@ -10,57 +10,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
-#include "sdk/cli/streams.h"
+#include "sdk/cli/live.h"
 #include "sdk/cli/terminal.h"
 #include "sdk/cli/ulimit.h"
 #include "sdk/cli/values.h"
 
-enum { INPUT_BYTES_MAX = 768 << 10, OUTPUT_BYTES_DEFAULT = 1 << 20 };
+enum { OUTPUT_BYTES_DEFAULT = 1 << 20 };
 
 struct outcome {
-	struct session *session;
-	struct dsec_id sandbox;
+	struct live live;		   /* first */
+	const struct dsec_exec_opts *opts; /* exec */
+	uint64_t exec;			   /* attach */
+	bool streams;			   /* its output was shown as it came */
+	bool so_far;
 	int status; /* dsec's */
 };
 
-static const char *reason_name(uint32_t reason)
+static struct outcome *container_of_live(struct live *live)
 {
-	static const char *const names[] = { "running", "exit",		"signal",
-					     "timeout", "idle-timeout", "oom",
-					     "killed",	"not-started",	"unknown" };
-
-	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
+	return (struct outcome *)live;
 }
 
 /* ---- what is asked ---- */
-
-static int stdin_read(char **ret_data, size_t *ret_bytes)
-{
-	auto_free char *data = malloc(INPUT_BYTES_MAX + 1);
-	size_t bytes = 0;
-	ssize_t n;
-
-	if (!data)
-		return -ENOMEM;
-	while (bytes <= INPUT_BYTES_MAX) {
-		n = stream_read(STDIN_FILENO, data + bytes, INPUT_BYTES_MAX + 1 - bytes);
-		if (n < 0)
-			return (int)n;
-		if (n == 0)
-			break;
-		bytes += (size_t)n;
-	}
-	if (bytes > INPUT_BYTES_MAX)
-		return -EFBIG;
-	*ret_data = data;
-	*ret_bytes = bytes;
-	data = NULL;
-	return 0;
-}
 
 /* `first` comes before them; NULL: nothing does. */
 static struct dsec_bytes *bytes_list(const char *first, const char *const *texts, uint32_t count)
@@ -146,13 +120,14 @@ static int wish_make(struct session *session, struct wish *wish)
 
 	*wish = (struct wish){ .opts = {
 				       .size = sizeof(wish->opts),
-				       .flags = DSEC_EXEC_CAPTURE |
-						(session->image_command ? DSEC_EXEC_IMAGE_COMMAND :
-									  0),
+				       .flags = session->image_command ? DSEC_EXEC_IMAGE_COMMAND :
+									 0,
 				       .argc = (uint32_t)o->command_count + (o->entrypoint ? 1 : 0),
 				       .cwd = o->cwd,
 				       .user = o->user,
 				       .timeout_ms = (uint32_t)o->timeout_ms,
+				       .idle_timeout_ms = (uint32_t)o->idle_timeout_ms,
+				       .kill_after_ms = (uint32_t)o->kill_after_ms,
 				       .head_bytes = kept - kept / 2,
 				       .tail_bytes = kept / 2 ? kept / 2 : 1,
 			       } };
@@ -165,6 +140,41 @@ static int wish_make(struct session *session, struct wish *wish)
 		return r;
 	}
 	return wish_limits(session, wish);
+}
+
+static uint32_t exec_flags(const struct outcome *outcome)
+{
+	const struct options *o = outcome->live.session->options;
+	uint32_t flags = o->input ? DSEC_EXEC_INPUT_STREAM : 0;
+
+	if (o->detach)
+		return flags | DSEC_EXEC_DETACH;
+	if (outcome->streams)
+		flags |= DSEC_EXEC_STREAM;
+	/* A result in JSON has the output, too. */
+	return !outcome->streams || o->status_file ? flags | DSEC_EXEC_CAPTURE : flags;
+}
+
+static int64_t exec_ask(struct live *live, const struct dsec_call *call)
+{
+	return dsec_exec(live->session->d, call, live->sandbox, container_of_live(live)->opts);
+}
+
+static int64_t attach_ask(struct live *live, const struct dsec_call *call)
+{
+	const struct outcome *outcome = container_of_live(live);
+	const struct options *o = live->session->options;
+	const struct dsec_at at[] = { { .stream = 1, .offset = o->from },
+				      { .stream = 2, .offset = o->from_stderr } };
+	struct dsec_attach_opts opts = {
+		.size = sizeof(opts),
+		.flags = outcome->so_far ? DSEC_ATTACH_SO_FAR : 0,
+		.exec = outcome->exec,
+		.at = at,
+		.at_count = 2,
+	};
+
+	return dsec_attach(live->session->d, call, live->sandbox, &opts);
 }
 
 /* ---- what is told ---- */
@@ -251,31 +261,45 @@ static void oom_tell(const struct options *options, const struct dsec_result *re
 
 	value_print_bytes(result->memory_limit_bytes, limit);
 	value_print_bytes(result->memory_peak_bytes, peak);
-	report_note(options,
-		    "oom: killed at the memory limit of %s, peak %s, %s bytes of output kept",
+	report_note(options, "oom: killed at the memory limit of %s, peak %s, %s bytes of output",
 		    limit, peak, kept);
+}
+
+/* "60.0 s" */
+static void seconds_print(uint64_t ms, char ret_text[VALUE_TEXT_BYTES])
+{
+	(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64 ".%" PRIu64 " s", ms / 1000,
+		       ms / 100 % 10); /* fits */
+}
+
+static void timeout_tell(const struct options *options, const struct dsec_result *result,
+			 const char *bytes)
+{
+	bool idle = result->reason == DSEC_IDLE_TIMEOUT;
+	char time[VALUE_TEXT_BYTES];
+
+	seconds_print(idle ? options->idle_timeout_ms : result->wall_us / 1000, time);
+	report_note(options, "%s %s: killed, %s bytes of output (exec %" PRIu64 ")",
+		    idle ? "idle timeout: no output for" : "timeout after", time, bytes,
+		    result->exec);
 }
 
 static void end_tell(struct session *session, const struct dsec_event *event)
 {
 	const struct dsec_result *result = event->body;
 	const struct options *options = session->options;
-	char kept[VALUE_TEXT_BYTES];
-	uint64_t bytes = 0;
+	char bytes[VALUE_TEXT_BYTES];
+	uint64_t count = 0;
 
 	for (uint32_t at = 0; at < result->output_count; at++)
-		bytes += result->outputs[at].head.bytes + result->outputs[at].tail.bytes;
-	value_print_count(bytes, kept);
+		count += result->outputs[at].total_bytes;
+	value_print_count(count, bytes);
 	if (result->reason == DSEC_TIMEOUT || result->reason == DSEC_IDLE_TIMEOUT)
-		report_note(options,
-			    "timeout after %" PRIu64 ".%" PRIu64
-			    " s: killed, %s bytes of output kept (exec %" PRIu64 ")",
-			    result->wall_us / 1000000, result->wall_us / 100000 % 10, kept,
-			    result->exec);
+		timeout_tell(options, result, bytes);
 	else if (result->reason == DSEC_OOM)
-		oom_tell(options, result, kept);
+		oom_tell(options, result, bytes);
 	else if (result->reason == DSEC_KILLED)
-		report_note(options, "killed: the sandbox was destroyed");
+		report_note(options, "killed: the sandbox was destroyed, or somebody killed it");
 	else if (result->reason == DSEC_END_UNKNOWN)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)
@@ -307,24 +331,69 @@ static int exit_status(const struct dsec_event *event)
 	}
 }
 
+/* It runs on, and its number is all there is to tell. */
+static void running_tell(const struct outcome *outcome, const struct dsec_result *result)
+{
+	if (!outcome->live.session->options->json && !outcome->so_far)
+		(void)printf("%" PRIu64 "\n", result->exec);
+}
+
 static void outcome_show(struct outcome *outcome, const struct dsec_event *event)
 {
-	struct session *session = outcome->session;
+	struct session *session = outcome->live.session;
 	const struct options *options = session->options;
 	const struct dsec_result *result = event->body;
-	auto_json json_t *json = result_json(outcome->sandbox, event);
+	auto_json json_t *json = result_json(outcome->live.sandbox, event);
 
 	outcome->status = exit_status(event);
 	session_tell(session, json);
 	if (!result) {
-		(void)session_fail(session, "exec", &event->status);
+		(void)session_fail(session, outcome->exec ? "attach" : "exec", &event->status);
 		return;
 	}
-	for (uint32_t at = 0; at < result->output_count && !options->json; at++)
+	if (result->reason == DSEC_RUNNING || outcome->so_far) {
+		outcome->status = 0;
+		if (result->reason == DSEC_RUNNING)
+			running_tell(outcome, result);
+		return;
+	}
+	for (uint32_t at = 0; at < result->output_count && !options->json && !outcome->streams;
+	     at++)
 		output_show(options, &result->outputs[at],
 			    result->outputs[at].stream == 1 ? stdout : stderr);
 	if (!options->json || result->reason == DSEC_NOT_STARTED)
 		end_tell(session, event);
+}
+
+/* ---- following it ---- */
+
+static void outcome_last(struct live *live, const struct dsec_event *event)
+{
+	outcome_show(container_of_live(live), event);
+}
+
+static struct outcome outcome_of(struct session *session, struct dsec_id sandbox)
+{
+	const struct options *options = session->options;
+
+	return (struct outcome){
+		.live = { .session = session,
+			  .sandbox = sandbox,
+			  .input = options->input,
+			  .last = outcome_last },
+		.streams = !options->json && !options->no_stream && !options->output_bytes,
+		.status = EXIT_TROUBLE,
+	};
+}
+
+static void run_followed(struct outcome *outcome, struct wish *wish)
+{
+	wish->opts.flags |= exec_flags(outcome);
+	outcome->opts = &wish->opts;
+	outcome->live.ask = exec_ask;
+	outcome->live.shows = outcome->streams;
+	/* What failed is remembered, and the status is trouble until there is a result. */
+	(void)live_follow(&outcome->live);
 }
 
 static void last_show(void *state, const struct dsec_event *event)
@@ -333,62 +402,53 @@ static void last_show(void *state, const struct dsec_event *event)
 		outcome_show(state, event);
 }
 
-static int stdin_refuse(struct session *session, int r)
-{
-	char text[128];
-
-	(void)snprintf(text, sizeof(text), "stdin: %s%s", strerror(-r),
-		       r == -EFBIG ? " (at most 768 KiB)" : ""); /* fits */
-	return session_fail_error(session, r, "stdin", text);
-}
-
-static void run_captured(struct outcome *outcome, struct wish *wish)
-{
-	struct session *session = outcome->session;
-	auto_free char *data = NULL;
-	int r = 0;
-
-	if (session->options->input)
-		r = stdin_read(&data, &wish->opts.input.bytes);
-	if (r < 0) {
-		outcome->status = stdin_refuse(session, r);
-		return;
-	}
-	wish->opts.input.data = data;
-	/* What failed is remembered, and the status is trouble until there is a result. */
-	(void)session_events(session, dsec_exec(session->d, NULL, outcome->sandbox, &wish->opts),
-			     NULL, last_show, outcome);
-}
-
 static void run_on_terminal(struct outcome *outcome, struct wish *wish)
 {
-	struct session *session = outcome->session;
+	struct session *session = outcome->live.session;
 	struct terminal_wish terminal = {
-		.sandbox = outcome->sandbox,
+		.sandbox = outcome->live.sandbox,
 		.opts = &wish->opts,
 		.input = session->options->input,
 		.last = last_show,
 		.state = outcome,
 	};
-	int r = terminal_run(session, &terminal);
+	int r;
 
+	outcome->streams = true;
+	r = terminal_run(session, &terminal);
 	if (r > 0)
 		outcome->status = r;
 }
 
 int outcome_run(struct session *session, struct dsec_id sandbox)
 {
-	struct outcome outcome = { session, sandbox, EXIT_TROUBLE };
+	struct outcome outcome = outcome_of(session, sandbox);
 	struct wish wish;
 
 	if (session->options->tty && session->options->json)
 		return session_refuse(session, "--tty and --json exclude each other");
+	if (session->options->tty && session->options->detach)
+		return session_refuse(session, "--tty and --detach exclude each other");
 	if (wish_make(session, &wish) == 0) {
 		if (session->options->tty)
 			run_on_terminal(&outcome, &wish);
 		else
-			run_captured(&outcome, &wish);
+			run_followed(&outcome, &wish);
 	}
 	wish_done(&wish);
+	return outcome.status;
+}
+
+int outcome_attach(struct session *session, struct dsec_id sandbox, uint64_t exec, bool so_far)
+{
+	struct outcome outcome = outcome_of(session, sandbox);
+
+	outcome.live.ask = attach_ask;
+	outcome.live.shows = !session->options->json;
+	outcome.live.input = false;
+	outcome.streams = true;
+	outcome.exec = exec;
+	outcome.so_far = so_far;
+	(void)live_follow(&outcome.live); /* as above */
 	return outcome.status;
 }

@@ -14,6 +14,8 @@ enum verb {
 	VERB_STATS = 1 << 5,
 	VERB_CHECK = 1 << 6,
 	VERB_VERSION = 1 << 7,
+	VERB_ATTACH = 1 << 8,
+	VERB_LOGS = 1 << 9,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
@@ -54,13 +56,17 @@ struct options {
 	struct texts env; /* "NAME=value"; create, too */
 	const char *cwd, *user, *status_file;
 	const char *entrypoint; /* run: in place of the image's */
-	uint64_t output_bytes;
+	uint64_t output_bytes, idle_timeout_ms, kill_after_ms;
+	bool input, tty, no_stream, detach;
+	struct texts ulimits; /* "NAME=SOFT[:HARD]" */
+	/* attach, logs */
+	uint64_t from, from_stderr;
+	/* ps */
+	const char *execs;
 	/* port */
 	uint64_t wait_ms;
 	const char *listen;
 	bool revoke;
-	bool input, tty;
-	struct texts ulimits; /* "NAME=SOFT[:HARD]" */
 	/* kill */
 	const char *signal;
 	bool all, terminal;

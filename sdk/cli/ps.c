@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "sdk/cli/cleanup.h"
+#include "sdk/cli/execs.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/select.h"
 #include "sdk/cli/settings.h"
@@ -119,5 +120,7 @@ int verb_ps(const struct options *options)
 
 	if (session_open(&session, false) < 0)
 		return session_end(&session, EXIT_TROUBLE);
+	if (options->execs)
+		return session_end(&session, execs_show(&session, options->execs));
 	return session_end(&session, list(&session));
 }

@@ -135,3 +135,12 @@ void report_note(const struct options *options, const char *format, ...)
 	va_end(arguments);
 	report_error(text);
 }
+
+const char *reason_name(uint32_t reason)
+{
+	static const char *const names[] = { "running", "exit",		"signal",
+					     "timeout", "idle-timeout", "oom",
+					     "killed",	"not-started",	"unknown" };
+
+	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
+}

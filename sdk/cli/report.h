@@ -22,3 +22,4 @@ struct dsec_status status_of_error(int r, const char *step, const char *text);
 const char *code_name(uint32_t code);
 const char *blame_name(uint32_t blame);
 const char *network_name(uint32_t network);
+const char *reason_name(uint32_t reason);

@@ -130,8 +130,6 @@ int session_open(struct session *session, bool may_start)
 		.images = session->options->images,
 		.arena_bytes = ARENA_BYTES,
 		.connect_ms = connect_ms(session->options),
-		/* A program went with its engine: the next one would call its sandbox absent. */
-		.reconnect_ms = session->runs ? UINT32_MAX : 0,
 	};
 	bool named;
 	int r;

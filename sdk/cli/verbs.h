@@ -10,6 +10,8 @@ int verb_cp(const struct options *options);
 int verb_ls(const struct options *options);
 int verb_cat(const struct options *options);
 int verb_file(const struct options *options);
+int verb_attach(const struct options *options);
+int verb_logs(const struct options *options);
 int verb_port(const struct options *options);
 int verb_kill(const struct options *options);
 int verb_ps(const struct options *options);

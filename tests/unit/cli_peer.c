@@ -66,7 +66,9 @@ static void exec_answer(struct peer *peer, const struct dsec_ring_request *reque
 	items_note(script, payload, exec.env);
 	ref_note(script, payload, exec.cwd);
 	ref_note(script, payload, exec.user);
-	ref_note(script, payload, exec.input);
+	ref_note(script, script->input_bytes ? script->input : payload,
+		 script->input_bytes ? (struct dsec_wire_ref){ 0, (uint32_t)script->input_bytes } :
+				       exec.input);
 	for (uint32_t time = 0; time < times; time++)
 		data_post(peer, request, 1, 0, script->out);
 	for (uint32_t time = 0; time < times; time++)
@@ -88,6 +90,38 @@ static void exec_answer(struct peer *peer, const struct dsec_ring_request *reque
 		event.bytes = sizeof(body);
 	}
 	peer_post(peer, 0, &event, &body);
+}
+
+/* Its input comes first; the answer is that of any other. */
+static void exec_hold(struct script *script, const struct dsec_ring_request *request,
+		      const void *payload)
+{
+	cr_assert_leq(request->payload_bytes, sizeof(script->exec_payload));
+	script->exec = *request;
+	memcpy(script->exec_payload, payload, request->payload_bytes);
+}
+
+static void input_answer(struct peer *peer, const struct dsec_ring_request *request,
+			 const void *payload)
+{
+	struct script *script = peer->options.state;
+
+	cr_assert_eq(request->number[0], script->exec.ticket);
+	cr_assert_eq(request->offset, script->input_bytes);
+	cr_assert_leq(request->offset + request->payload_bytes, sizeof(script->input));
+	memcpy(script->input + request->offset, payload, request->payload_bytes);
+	script->input_bytes += request->payload_bytes;
+	peer_done(peer, 0, request);
+	if (!request->payload_bytes)
+		exec_answer(peer, &script->exec, script->exec_payload);
+}
+
+static bool exec_takes_input(const void *payload)
+{
+	struct dsec_wire_exec exec;
+
+	memcpy(&exec, payload, sizeof(exec));
+	return exec.flags & DSEC_EXEC_INPUT_STREAM;
 }
 
 static void list_answer(struct peer *peer, const struct dsec_ring_request *request,
@@ -165,7 +199,13 @@ void cli_serve(struct peer *peer, uint32_t channel, const struct dsec_ring_reque
 	(void)channel;
 	switch (request->op) {
 	case DSEC_OP_EXEC:
-		exec_answer(peer, request, payload);
+		if (exec_takes_input(payload))
+			exec_hold(script, request, payload);
+		else
+			exec_answer(peer, request, payload);
+		break;
+	case DSEC_OP_INPUT:
+		input_answer(peer, request, payload);
 		break;
 	case DSEC_OP_LIST:
 		list_answer(peer, request, payload);

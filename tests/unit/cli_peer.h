@@ -17,6 +17,10 @@ struct script {
 	struct dsec_wire_create create; /* the last one */
 	struct dsec_wire_id destroyed_id;
 	bool refuse;
+	/* of an exec whose stdin is a stream: it is answered at the stream's end */
+	struct dsec_ring_request exec;
+	char exec_payload[1024], input[512];
+	uint64_t input_bytes;
 };
 
 /* The sandboxes that the peer lists and creates. */

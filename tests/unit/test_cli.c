@@ -37,7 +37,11 @@ Test(cli, exit_statuses_are_a_shells)
 		{ { .reason = DSEC_TIMEOUT, .signal = 9, .wall_us = 60040000, .exec = 4 },
 		  { 0 },
 		  124,
-		  "timeout after 60.0 s: killed, 0 bytes of output kept (exec 4)" },
+		  "timeout after 60.0 s: killed, 0 bytes of output (exec 4)" },
+		{ { .reason = DSEC_IDLE_TIMEOUT, .signal = 9, .exec = 4 },
+		  { 0 },
+		  124,
+		  "idle timeout: no output for" },
 		{ { .reason = DSEC_END_UNKNOWN }, { 0 }, 125, "nobody saw" },
 		{ { .reason = DSEC_NOT_STARTED, .exit_code = 127 },
 		  { .code = DSEC_FAILED, .blame = DSEC_BLAME_CALLER, .error = 2, .step = "argv0" },
@@ -71,13 +75,13 @@ Test(cli, what_is_not_kept_is_told_on_stderr_alone)
 		.out_tail = "end",
 		.result = { .reason = DSEC_EXIT, .outputs = { { 1, 1, 1000008, 5, 3 } } },
 	};
-	struct ran ran = cli_run(&script, "", "exec name:web -- prog");
+	struct ran ran = cli_run(&script, "", "exec --no-stream name:web -- prog");
 
 	cr_assert_str_eq(ran.out, "beginend");
 	cr_assert_str_eq(
 		ran.err,
 		"dsec: stdout: 1,000,000 bytes are not kept here; --output-max keeps more\n");
-	ran = cli_run(&script, "", "-q exec name:web -- prog");
+	ran = cli_run(&script, "", "-q exec --no-stream name:web -- prog");
 	cr_assert_str_eq(ran.err, "");
 }
 

@@ -44,6 +44,37 @@ static int letters(long bytes)
 	return fflush(stdout) == EOF;
 }
 
+/* Until nobody reads it any more. */
+static int forever(void)
+{
+	while (puts("on") >= 0 && fflush(stdout) == 0)
+		continue;
+	return 1;
+}
+
+static int slow(void)
+{
+	(void)write(1, "begun\n", 6);
+	sleep(1);
+	(void)write(1, "ended\n", 6);
+	return 7;
+}
+
+static void tidy_up(int number)
+{
+	(void)number;
+	(void)write(1, "tidied\n", 7);
+	_exit(0);
+}
+
+/* Ends well when it is told to. */
+static int tidy(void)
+{
+	(void)signal(SIGTERM, tidy_up);
+	for (;;)
+		pause();
+}
+
 /* Tells whoever connects to ::1 what it said, after it has ended. */
 static int serve(unsigned short port)
 {
@@ -134,6 +165,12 @@ int main(int argc, char **argv)
 		return terminal();
 	if (!strcmp(what, "limits"))
 		return limits();
+	if (!strcmp(what, "forever"))
+		return forever();
+	if (!strcmp(what, "slow"))
+		return slow();
+	if (!strcmp(what, "tidy"))
+		return tidy();
 	if (!strcmp(what, "exit"))
 		return atoi(argv[2]);
 	if (!strcmp(what, "abort"))

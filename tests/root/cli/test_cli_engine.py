@@ -405,13 +405,67 @@ class EngineTest(EngineFixture):
             self.assertEqual(ran.stdout, data)
             self.assertEqual(ran.stderr, b"")
 
-    def test_more_input_than_fits_is_refused(self):
+    def test_streams_are_of_any_length_and_exact_by_both_transports(self):
+        data = os.urandom(5 << 20)
         sandbox = self.create()
-        ran = self.ask("exec", "-i", "--json", sandbox, "--", PROGRAM, "copy",
-                       input=bytes(768 * 1024 + 1))
+        for transport in ("unix:", "stream+unix:"):
+            ran = self.ask("exec", "-i", sandbox, "--", PROGRAM, "copy",
+                           input=data, address=f"{transport}{self.socket}")
+            self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+            self.assertTrue(ran.stdout == data)
+
+    def test_output_comes_as_it_is_written_and_input_when_it_is_there(self):
+        for words in (("exec", "-i", self.create()), ("run", "-i", "small")):
+            child = subprocess.Popen([DSEC, "-H", self.address, *words, "--", PROGRAM, "copy"],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for line in (b"one\n", b"two\n"):
+                child.stdin.write(line)
+                child.stdin.flush()
+                self.assertEqual(child.stdout.readline(), line)
+            out, _ = child.communicate(timeout=RUN_S)
+            self.assertEqual((out, child.returncode), (b"", 0))
+
+    def test_a_reader_that_goes_ends_the_program_as_a_pipe_does(self):
+        child = subprocess.Popen([DSEC, "-H", self.address, "exec", self.create(), "--", PROGRAM,
+                                  "forever"], stdout=subprocess.PIPE)
+        self.assertEqual(child.stdout.read(4), b"on\no")
+        child.stdout.close()
+        self.assertEqual(child.wait(RUN_S), 128 + signal.SIGPIPE)
+
+    def test_a_detached_program_is_listed_followed_and_kept(self):
+        sandbox = self.create()
+        number = self.good("exec", "-d", sandbox, "-e", "A=b", "-w", "/tmp", "--", PROGRAM, "slow")
+        self.assertEqual(number, "1\n")
+        row = json.loads(self.good("ps", "--execs", sandbox, "--json"))
+        self.assertEqual((row["exec"], row["reason"], row["argv"]),
+                         (1, "running", [PROGRAM, "slow"]))
+        self.assertEqual((row["env"][0], row["cwd"], row["truncated"]), ("A=b", "/tmp", False))
+        self.assertIn(b"begun", self.ask("logs", sandbox, "1").stdout)
+        ran = self.ask("attach", sandbox, "1", "--from", "2")
+        self.assertEqual((ran.stdout, ran.returncode), (b"gun\nended\n", 7))
+        ran = self.ask("logs", sandbox, "1")
+        self.assertEqual((ran.stdout, ran.returncode), (b"begun\nended\n", 0))
+        self.assertIn("exit 7", self.good("ps", "--execs", sandbox))
+        ran = self.ask("attach", sandbox, "2")
         self.assertEqual(ran.returncode, 125)
-        told = json.loads(ran.stdout)
-        self.assertEqual((told["status"], told["errno"]), ("invalid", "EFBIG"))
+        self.assertIn(b"no such exec", ran.stderr)
+
+    def test_time_outs_are_124_and_say_which(self):
+        sandbox = self.create()
+        for words, program, said, out in (
+            (("--timeout", "200ms"), "sleep", b"timeout after 0.2 s", b""),
+            (("--idle-timeout", "200ms"), "slow", b"no output for 0.2 s", b"begun\n"),
+            (("--timeout", "200ms", "--kill-after", "9s"), "tidy", b"timeout after", b"tidied\n"),
+        ):
+            ran = self.ask("exec", *words, sandbox, "--", PROGRAM, program)
+            self.assertEqual((ran.returncode, ran.stdout), (124, out), words)
+            self.assertIn(said, ran.stderr)
+
+    def test_the_status_file_has_the_output_that_was_streamed(self):
+        path = self.folder / "status"
+        ran = self.ask("exec", "--status-file", path, self.create(), "--", PROGRAM, "show", "x")
+        told = json.loads(path.read_text())
+        self.assertEqual(told["stdout"]["text"].encode(), ran.stdout)
 
     def test_megabytes_pass_through_pipes_that_do_not_block(self):
         sandbox, most = self.create(), 4 << 20
@@ -483,7 +537,7 @@ class EngineTest(EngineFixture):
         self.assertEqual((ran.returncode, told["left"]["processes"]), (1, 1), told)
         self.assertIn(f"process {stray.pid} in ", told["left"]["first"])
 
-    def test_an_engine_that_dies_is_a_lost_exec_and_the_platforms_fault(self):
+    def test_an_engine_that_dies_is_an_unknown_end_and_the_platforms_fault(self):
         sandbox = self.create()
         child = subprocess.Popen(
             [DSEC, "-H", self.address, "exec", sandbox, "--", PROGRAM, "sleep"],
@@ -498,9 +552,13 @@ class EngineTest(EngineFixture):
         os.kill(int(children.split()[0]), signal.SIGKILL)
         _, said = child.communicate(timeout=RUN_S)
         self.assertEqual(child.returncode, 125)
-        self.assertIn(b"exec lost", said)
+        self.assertIn(b"exec unknown", said)
         self.assertIn(b"[platform]", said)
-        self.assertTrue(eventually(lambda: self.ask("ps").returncode == 0, READY_S))
+        # Whoever comes as it dies waits for the next one.
+        children = Path(f"/proc/{self.engine.pid}/task/{self.engine.pid}/children").read_text()
+        os.kill(int(children.split()[0]), signal.SIGKILL)
+        ran = self.ask("run", "small", "--", PROGRAM, "show", "x")
+        self.assertEqual((ran.returncode, ran.stderr), (0, b"to stderr\n"))
         self.assertEqual(json.loads(self.check().stdout)["clean"], True)
 
 
