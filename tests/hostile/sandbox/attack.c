@@ -170,6 +170,8 @@ static const struct {
 	{ "take-pipes", take_pipes },
 	{ "take-sockets", take_sockets },
 	{ "one-of-each", one_of_each },
+	{ "steal-terminal", steal_terminal },
+	{ "wrestle-terminal", wrestle_terminal },
 	{ "enter", attack_entering },
 	{ "trace", trace_all },
 	{ "reach", reach },

@@ -20,6 +20,10 @@ void grow_file(const char *argument);
 void make_socket(const char *argument);
 void touch_helper(const char *argument);
 
+/* attack_tty.c: at terminals. */
+void steal_terminal(const char *argument);
+void wrestle_terminal(const char *argument);
+
 /* attack_reach.c: at what lies outside the sandbox, or enters it. */
 void attack_entering(const char *argument);
 void trace_all(const char *argument);

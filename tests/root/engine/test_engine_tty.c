@@ -11,184 +11,48 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
-
-enum { SEEN_BYTES_MAX = 256 << 10, ANSWER_MS = 20000, ROWS = 24, COLUMNS = 80 };
-
-/* A program on a terminal, and all that it wrote so far. */
-struct session {
-	struct dsec *d;
-	struct dsec_id id;
-	int64_t ticket;
-	uint64_t exec, typed;
-	char seen[SEEN_BYTES_MAX];
-	size_t seen_bytes, looked; /* looked: what session_sees() has found already */
-	bool over;
-	uint32_t reason;
-	int exit_code, signal;
-	struct dsec_status status;
-};
-
-static struct session *session_start(struct engine *e, struct dsec_id id, const char *script)
-{
-	const char *const words[] = { "/bin/sh", "-c", script };
-	struct session *s = calloc(1, sizeof *s);
-	struct dsec_bytes argv[3];
-	struct dsec_exec_opts opts = {
-		.size = sizeof opts,
-		.flags = DSEC_EXEC_TTY | DSEC_EXEC_STREAM | DSEC_EXEC_INPUT_STREAM,
-		.argv = argv,
-		.argc = script ? 3 : 1,
-		.rows = ROWS,
-		.columns = COLUMNS,
-	};
-
-	for (unsigned i = 0; i < opts.argc; i++)
-		argv[i] = (struct dsec_bytes){ words[i], strlen(words[i]) };
-	s->d = e->d;
-	s->id = id;
-	s->ticket = dsec_exec(e->d, NULL, id, &opts);
-	if (!expect(s->ticket >= 0))
-		note("%s", dsec_error(e->d, s->ticket));
-	return s;
-}
-
-static void session_note(struct session *s, const struct dsec_event *event)
-{
-	if (event->kind == DSEC_EV_STARTED)
-		s->exec = event->exec;
-	if (event->kind == DSEC_EV_DATA && expect(event->stream == 1) &&
-	    expect(s->seen_bytes + event->bytes < SEEN_BYTES_MAX)) {
-		expect(event->offset == s->seen_bytes);
-		memcpy(s->seen + s->seen_bytes, event->data, event->bytes);
-		s->seen_bytes += event->bytes;
-		s->seen[s->seen_bytes] = 0;
-	}
-	if (!(event->flags & DSEC_LAST))
-		return;
-	s->over = true;
-	s->status = event->status;
-	if (event->body) {
-		const struct dsec_result *result = event->body;
-
-		s->reason = result->reason;
-		s->exit_code = result->exit_code;
-		s->signal = result->signal;
-	}
-}
-
-/* One event more; false: none came in time. */
-static bool session_step(struct session *s, int ms)
-{
-	struct dsec_event *event;
-
-	if (s->over || s->ticket < 0 || dsec_wait(s->d, s->ticket, ms, &event) < 0)
-		return false;
-	session_note(s, event);
-	dsec_event_free(event);
-	return true;
-}
-
-/* After what was found before. */
-static bool session_sees(struct session *s, const char *text)
-{
-	char *found;
-
-	while (!(found = strstr(s->seen + s->looked, text)))
-		if (!session_step(s, ANSWER_MS)) {
-			note("no \"%s\" in: %s", text, s->seen);
-			return false;
-		}
-	s->looked = (size_t)(found - s->seen) + strlen(text);
-	return true;
-}
-
-static bool session_type(struct session *s, const char *text)
-{
-	struct dsec_bytes bytes = { text, strlen(text) };
-	struct dsec_status status =
-		ticket_end(s->d, dsec_input(s->d, NULL, s->ticket, s->typed, bytes));
-
-	s->typed += bytes.bytes;
-	if (status.code != DSEC_OK)
-		note("typing: code %u %s", status.code, status.step);
-	return status.code == DSEC_OK;
-}
-
-static void session_follow(struct session *s)
-{
-	while (!s->over && session_step(s, ANSWER_MS))
-		;
-	if (!expect(s->over))
-		note("it goes on: %s", s->seen);
-}
-
-static void session_done(struct session **s)
-{
-	if (!(*s)->over && (*s)->ticket >= 0) {
-		(void)dsec_cancel((*s)->d, (*s)->ticket);
-		(void)ticket_end((*s)->d, (*s)->ticket);
-	}
-	free(*s);
-}
-
-#define auto_session __attribute__((cleanup(session_done)))
-
-static bool session_exited(struct session *s, int code)
-{
-	session_follow(s);
-	if (s->status.code == DSEC_OK && s->reason == DSEC_EXIT && s->exit_code == code)
-		return true;
-	note("code %u at %s, reason %u, exit %d, signal %d: %s", s->status.code, s->status.step,
-	     s->reason, s->exit_code, s->signal, s->seen);
-	return false;
-}
-
-static struct dsec_status signal_send(struct session *s, int signal)
-{
-	return ticket_end(s->d, dsec_signal(s->d, NULL, s->id, s->exec, signal));
-}
+#include "tests/root/engine/engine_session.h"
 
 /* ---- terminals ---- */
 
 static void a_terminal_is_one_stream_and_of_the_size_asked_for(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s = session_start(
+	auto_session struct session s = session_start(
 		e, id, "test -t 0 -a -t 1 -a -t 2 || exit 9; stty size; tty; echo err >&2; exit 3");
 
-	expect(session_exited(s, 3));
-	expect(!strcmp(s->seen, "24 80\r\n/dev/pts/0\r\nerr\r\n"));
+	expect(session_exited(&s, 3));
+	expect(follower_has(&s.out, 1, "24 80\r\n/dev/pts/0\r\nerr\r\n", 24));
 	sandbox_end(e->d, id);
 }
 
 static void a_new_size_is_seen_and_told(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s = session_start(
+	auto_session struct session s = session_start(
 		e, id, "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.1; done");
 
-	expect(session_sees(s, "ready"));
-	expect(ticket_end(e->d, dsec_resize(e->d, NULL, id, s->exec, 50u << 16 | 132)).code ==
-	       DSEC_OK);
-	expect(session_sees(s, "50 132"));
-	expect(session_exited(s, 0));
+	expect(session_sees(&s, "ready"));
+	expect(session_resize(&s, 50, 132).code == DSEC_OK);
+	expect(session_sees(&s, "50 132"));
+	expect(session_exited(&s, 0));
 	sandbox_end(e->d, id);
 }
 
 static void interrupts_end_the_command_and_not_the_shell(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s = session_start(e, id, NULL);
+	auto_session struct session s = session_start(e, id, NULL);
 
-	expect(session_sees(s, "# "));
-	expect(session_type(s, "echo beg''in; sleep 1000\n"));
-	expect(session_sees(s, "begin"));
+	expect(session_sees(&s, "# "));
+	expect(session_type(&s, "echo beg''in; sleep 1000\n"));
+	expect(session_sees(&s, "begin"));
 	pause_ms(50); /* for the sleep to have the terminal */
-	expect(session_type(s, "\3"));
-	expect(session_sees(s, "# "));
-	expect(session_type(s, "echo al''ive; exit 4\n"));
-	expect(session_sees(s, "alive"));
-	expect(session_exited(s, 4));
+	expect(session_type(&s, "\3"));
+	expect(session_sees(&s, "# "));
+	expect(session_type(&s, "echo al''ive; exit 4\n"));
+	expect(session_sees(&s, "alive"));
+	expect(session_exited(&s, 4));
 	expect(engine_running(e, "sleep") == 0);
 	sandbox_end(e->d, id);
 }
@@ -196,42 +60,42 @@ static void interrupts_end_the_command_and_not_the_shell(struct engine *e)
 static void jobs_are_stopped_and_go_on(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s = session_start(e, id, NULL);
+	auto_session struct session s = session_start(e, id, NULL);
 
-	expect(session_sees(s, "# "));
-	expect(session_type(s, "echo beg''in; cat\n"));
-	expect(session_sees(s, "begin"));
+	expect(session_sees(&s, "# "));
+	expect(session_type(&s, "echo beg''in; cat\n"));
+	expect(session_sees(&s, "begin"));
 	pause_ms(50); /* for cat to have the terminal: the shell's own way with keys is not ours */
-	expect(session_type(s, "first\n"));
-	expect(session_sees(s, "first\r\nfirst\r\n"));
-	expect(session_type(s, "\x1a"));
-	expect(session_sees(s, "Stopped"));
-	expect(session_type(s, "jobs; echo st''ill\n"));
-	expect(session_sees(s, "still"));
-	expect(session_type(s, "fg\n"));
-	expect(session_sees(s, "cat\r\n"));
+	expect(session_type(&s, "first\n"));
+	expect(session_sees(&s, "first\r\nfirst\r\n"));
+	expect(session_type(&s, "\x1a"));
+	expect(session_sees(&s, "Stopped"));
+	expect(session_type(&s, "jobs; echo st''ill\n"));
+	expect(session_sees(&s, "still"));
+	expect(session_type(&s, "fg\n"));
+	expect(session_sees(&s, "cat\r\n"));
 	pause_ms(50); /* as above */
-	expect(session_type(s, "second\n"));
-	expect(session_sees(s, "second\r\nsecond\r\n"));
-	expect(session_type(s, "\4"));
-	expect(session_sees(s, "# "));
-	expect(session_type(s, "exit 5\n"));
-	expect(session_exited(s, 5));
+	expect(session_type(&s, "second\n"));
+	expect(session_sees(&s, "second\r\nsecond\r\n"));
+	expect(session_type(&s, "\4"));
+	expect(session_sees(&s, "# "));
+	expect(session_type(&s, "exit 5\n"));
+	expect(session_exited(&s, 5));
 	sandbox_end(e->d, id);
 }
 
 static void the_end_of_input_is_typed(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s =
+	auto_session struct session s =
 		session_start(e, id, "stty -echo; echo ready; cat; echo end");
 
-	expect(session_sees(s, "ready"));
-	expect(session_type(s, "half a line"));
-	expect(session_type(s, "")); /* the end */
-	expect(session_sees(s, "half a line"));
-	expect(session_sees(s, "end"));
-	expect(session_exited(s, 0));
+	expect(session_sees(&s, "ready"));
+	expect(session_type(&s, "half a line"));
+	expect(session_type(&s, "")); /* the end */
+	expect(session_sees(&s, "half a line"));
+	expect(session_sees(&s, "end"));
+	expect(session_exited(&s, 0));
 	sandbox_end(e->d, id);
 }
 
@@ -259,12 +123,12 @@ static void a_child_that_keeps_the_terminal_does_not_hold_the_result(struct engi
 	struct dsec_id id = sandbox_make(e->d);
 
 	for (unsigned i = 0; i < sizeof scripts / sizeof *scripts; i++) {
-		auto_session struct session *s = session_start(e, id, scripts[i]);
+		auto_session struct session s = session_start(e, id, scripts[i]);
 		uint64_t begun = now_ms();
 
-		expect(session_exited(s, 6));
-		expect(strstr(s->seen, "said\r\n"));
-		expect(now_ms() - begun < ANSWER_MS / 2);
+		expect(session_exited(&s, 6));
+		expect(session_said(&s, "said\r\n"));
+		expect(now_ms() - begun < SESSION_ANSWER_MS / 2);
 	}
 	sandbox_end(e->d, id);
 }
@@ -272,34 +136,28 @@ static void a_child_that_keeps_the_terminal_does_not_hold_the_result(struct engi
 static void all_that_was_written_comes(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s =
+	auto_session struct session s =
 		session_start(e, id, "i=0; while [ $i -lt 9999 ]; do echo $i; i=$((i+1)); done");
-	char line[16];
-	const char *at;
+	static char all[9999 * 7];
+	int bytes = 0;
 
-	expect(session_exited(s, 0));
-	at = s->seen;
-	for (int i = 0; i < 9999; i++) {
-		(void)snprintf(line, sizeof line, "%d\r\n", i);
-		if (!expect(!strncmp(at, line, strlen(line))))
-			break;
-		at += strlen(line);
-	}
-	expect(*at == 0);
+	for (int i = 0; i < 9999; i++)
+		bytes += snprintf(all + bytes, sizeof all - (size_t)bytes, "%d\r\n", i);
+	expect(session_exited(&s, 0));
+	expect(follower_has(&s.out, 1, all, (uint64_t)bytes));
 	sandbox_end(e->d, id);
 }
 
 static void hanging_up_ends_what_hangs_on_it(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s =
+	auto_session struct session s =
 		session_start(e, id, "trap 'exit 7' HUP; echo ready; while :; do sleep 0.1; done");
-	auto_ran struct ran plain = { 0 };
 
-	expect(session_sees(s, "ready"));
-	expect(signal_send(s, SIGTERM | DSEC_SIGNAL_TERMINAL).code == DSEC_INVALID);
-	expect(signal_send(s, SIGHUP | DSEC_SIGNAL_TERMINAL).code == DSEC_OK);
-	expect(session_exited(s, 7));
+	expect(session_sees(&s, "ready"));
+	expect(session_signal(&s, SIGTERM | DSEC_SIGNAL_TERMINAL).code == DSEC_INVALID);
+	expect(session_signal(&s, SIGHUP | DSEC_SIGNAL_TERMINAL).code == DSEC_OK);
+	expect(session_exited(&s, 7));
 	sandbox_end(e->d, id);
 }
 
@@ -311,7 +169,8 @@ static void what_has_no_terminal_gets_no_size(struct engine *e)
 	struct dsec_event *event;
 	struct dsec_status status;
 
-	expect(dsec_wait(e->d, ticket, ANSWER_MS, &event) == 0 && event->kind == DSEC_EV_STARTED);
+	expect(dsec_wait(e->d, ticket, SESSION_ANSWER_MS, &event) == 0 &&
+	       event->kind == DSEC_EV_STARTED);
 	dsec_event_free(event);
 	status = ticket_end(e->d, dsec_resize(e->d, NULL, id, 1, 1u << 16 | 1));
 	expect(status.code == DSEC_CONFLICT && !strcmp(status.step, "exec.tty"));
@@ -330,15 +189,18 @@ static void a_sandbox_that_holds_all_its_terminals_hurts_itself_only(struct engi
 		shell_run(e->d, id,
 			  "i=0; while [ $i -lt 70 ]; do sleep 1000 3<>/dev/ptmx & i=$((i+1)); done "
 			  "2>/dev/null; sleep 1; ls /dev/pts | wc -l");
-	auto_session struct session *full = session_start(e, id, "echo no");
-	auto_session struct session *neighbour = session_start(e, other, "tty");
+	auto_session struct session full = session_start(e, id, "echo no");
+	struct dsec_status status;
+	auto_session struct session neighbour = session_start(e, other, "tty");
 
 	expect(ran_says(&ran, "65\n")); /* with ptmx */
-	session_follow(full);
-	expect(full->status.code == DSEC_FAILED && full->status.blame == DSEC_BLAME_GUEST);
-	expect(full->status.error == EDQUOT && !strcmp(full->status.step, "tty"));
-	expect(full->reason == DSEC_NOT_STARTED && full->exit_code == 126);
-	expect(session_exited(neighbour, 0) && strstr(neighbour->seen, "/dev/pts/0"));
+	session_ends(&full);
+	status = session_status(&full);
+	expect(status.code == DSEC_FAILED && status.blame == DSEC_BLAME_GUEST);
+	expect(status.error == EDQUOT && !strcmp(status.step, "tty"));
+	expect(full.out.result && full.out.result->reason == DSEC_NOT_STARTED &&
+	       full.out.result->exit_code == 126);
+	expect(session_exited(&neighbour, 0) && session_said(&neighbour, "/dev/pts/0"));
 	sandbox_end(e->d, id);
 	sandbox_end(e->d, other);
 }
@@ -348,29 +210,30 @@ static void a_sandbox_that_holds_all_its_terminals_hurts_itself_only(struct engi
 static void a_signal_is_for_the_main_process(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s =
+	auto_session struct session s =
 		session_start(e, id, "trap 'echo got; exit 8' USR1; sleep 1000 & echo ready; wait");
 
-	expect(session_sees(s, "ready"));
-	expect(signal_send(s, SIGUSR1).code == DSEC_OK);
-	expect(session_sees(s, "got"));
-	expect(session_exited(s, 8));
-	expect(signal_send(s, SIGUSR1).code == DSEC_CONFLICT);
+	expect(session_sees(&s, "ready"));
+	expect(session_signal(&s, SIGUSR1).code == DSEC_OK);
+	expect(session_sees(&s, "got"));
+	expect(session_exited(&s, 8));
+	expect(session_signal(&s, SIGUSR1).code == DSEC_CONFLICT);
 	sandbox_end(e->d, id);
 }
 
 static void a_signal_for_all_reaches_other_sessions(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s = session_start(
+	auto_session struct session s = session_start(
 		e, id,
 		"setsid sleep 1000 & setsid sh -c 'sleep 1000; :' & echo ready; sleep 1000; :");
 
-	expect(session_sees(s, "ready"));
+	expect(session_sees(&s, "ready"));
 	expect(until(5000, engine_running(e, "sleep") == 3));
-	expect(signal_send(s, SIGTERM | DSEC_SIGNAL_ALL).code == DSEC_OK);
-	session_follow(s);
-	expect(s->reason == DSEC_SIGNAL && s->signal == SIGTERM);
+	expect(session_signal(&s, SIGTERM | DSEC_SIGNAL_ALL).code == DSEC_OK);
+	session_ends(&s);
+	expect(s.out.result && s.out.result->reason == DSEC_SIGNAL &&
+	       s.out.result->signal == SIGTERM);
 	expect(until(5000, engine_running(e, "sleep") == 0));
 	sandbox_end(e->d, id);
 }
@@ -378,14 +241,14 @@ static void a_signal_for_all_reaches_other_sessions(struct engine *e)
 static void killing_all_is_the_end_of_it(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	auto_session struct session *s = session_start(
+	auto_session struct session s = session_start(
 		e, id,
 		"trap '' TERM HUP; setsid sleep 1000 & echo ready; while :; do sleep 1; done");
 
-	expect(session_sees(s, "ready"));
-	expect(signal_send(s, SIGKILL | DSEC_SIGNAL_ALL).code == DSEC_OK);
-	session_follow(s);
-	expect(s->reason == DSEC_KILLED);
+	expect(session_sees(&s, "ready"));
+	expect(session_signal(&s, SIGKILL | DSEC_SIGNAL_ALL).code == DSEC_OK);
+	session_ends(&s);
+	expect(s.out.result && s.out.result->reason == DSEC_KILLED);
 	expect(until(5000, engine_running(e, "sleep") == 0));
 	sandbox_end(e->d, id);
 }
@@ -393,19 +256,19 @@ static void killing_all_is_the_end_of_it(struct engine *e)
 static void what_never_ran_is_told_from_what_has_ended(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	struct session s = { .d = e->d, .id = id, .exec = 1 };
-	struct dsec_status status = signal_send(&s, SIGTERM);
+	struct session s = { .d = e->d, .id = id, .out.exec = 1 };
+	struct dsec_status status = session_signal(&s, SIGTERM);
 
 	expect(status.code == DSEC_ABSENT && status.error == ENOENT);
 	auto_ran struct ran ran = shell_run(e->d, id, "exit 0");
 
-	status = signal_send(&s, SIGTERM);
+	status = session_signal(&s, SIGTERM);
 	expect(ran_exited(&ran, 0));
 	expect(status.code == DSEC_CONFLICT && !strcmp(status.step, "exec.ended"));
 	expect(dsec_signal(e->d, NULL, id, 1, 0) == -EINVAL);
 	expect(dsec_signal(e->d, NULL, id, 1, 65) == -EINVAL);
 	sandbox_end(e->d, id);
-	expect(signal_send(&s, SIGTERM).code == DSEC_ABSENT);
+	expect(session_signal(&s, SIGTERM).code == DSEC_ABSENT);
 }
 
 /* E36 */
@@ -420,13 +283,11 @@ static void a_sandbox_can_stop_and_kill_its_own_and_nothing_of_ours(struct engin
 	struct dsec_id id = sandbox_make(e->d);
 
 	for (unsigned i = 0; i < sizeof scripts / sizeof *scripts; i++) {
-		auto_session struct session *s = session_start(e, id, scripts[i]);
+		auto_session struct session s = session_start(e, id, scripts[i]);
 
-		pause_ms(100); /* for it to try */
-		while (!s->exec && session_step(s, ANSWER_MS))
-			;
-		(void)signal_send(s, SIGKILL | DSEC_SIGNAL_ALL); /* or it has ended */
-		session_follow(s);
+		pause_ms(100);					     /* for it to try */
+		(void)session_signal(&s, SIGKILL | DSEC_SIGNAL_ALL); /* or it has ended */
+		session_ends(&s);
 		auto_ran struct ran ran = shell_run(e->d, id, "echo well");
 
 		expect(ran_says(&ran, "well\n"));
