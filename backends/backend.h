@@ -24,11 +24,15 @@ struct backend_node_options {
 	const char *launcher_path;
 	int cgroup_fd; /* the instance's root */
 	uint32_t shards, slots_per_shard;
-	uint32_t uid_first;	 /* of the instance's uid range */
-	const char *images_path; /* where images lie: whose device I/O is limited */
+	uint32_t uid_first; /* of the instance's uid range */
+	const char *instance;
+	const char *egress_range; /* "10.200.0.0/16": sandboxes may have a way out; NULL: none */
+	const char *images_path;  /* where images lie: whose device I/O is limited */
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
+/* What a dead engine of this instance left of its way out on the host. */
+int backend_egress_sweep(const char *instance);
 /* Before the shards start; it needs the ids of their cgroups. Borrowed. */
 void backend_node_guard(struct backend_node *node, struct guard *guard);
 void backend_node_close(struct backend_node *node);
@@ -78,7 +82,8 @@ struct backend_gauges {
 struct box_spec {
 	uint64_t id_hi, id_lo; /* of the sandbox: it stands on what the backend makes for it */
 	uint32_t image;	       /* K: from 1, never of another image */
-	bool is_private;       /* network */
+	bool is_private;       /* network: a namespace of its own */
+	bool has_egress;       /* ... with a way out that no policy watches */
 	bool fresh_root;
 	struct box_limits limits;
 	uint64_t disk_bytes, inodes; /* 0: the default */

@@ -53,6 +53,8 @@ static const struct option options[] = {
 	{ "socket-mode", OPTION_MODE, FIELD(socket_mode), 0, 0777, "OCTAL", "the socket's mode" },
 	{ "token-file", OPTION_PATH, FIELD(token_path), 0, 0, "PATH",
 	  "clients must show what is in it; none: the socket's mode alone decides" },
+	{ "egress", OPTION_PATH, FIELD(egress_range), 0, 0, "RANGE",
+	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
 	{ "images-full", OPTION_COUNT, FIELD(images_full_percent), 1, 100, "PERCENT",
 	  "of their disk: nothing is imported beyond" },

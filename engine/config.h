@@ -48,6 +48,7 @@ struct config {
 	char instance[INSTANCE_BYTES_MAX]; /* main; [a-z0-9-]{1,24} */
 	const char *socket_path;	   /* /run/dsec.sock, /run/dsec/INSTANCE.sock for others */
 	const char *token_path;		   /* NULL: clients need no token */
+	const char *egress_range;	   /* NULL: sandboxes have no way out */
 	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */
 	const char *launcher_path;	   /* beside dsecd */
 	const char *import_path;	   /* the same: dsec-import */

@@ -159,6 +159,8 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.slots_per_shard = node->sandboxes_per_shard + SLOTS_SPARE,
 		.uid_first = handover->uid_first,
 		.images_path = config->images_path,
+		.instance = config->instance,
+		.egress_range = config->egress_range,
 	};
 	int r, fd = -1;
 

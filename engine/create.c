@@ -100,6 +100,21 @@ static int check_env(const struct wire *w, const struct dsec_wire_items *env)
 	return 0;
 }
 
+static struct status check_network(const struct config *config, uint32_t network)
+{
+	if (network > DSEC_NETWORK_EGRESS_UNPOLICED)
+		return create_invalid("network", -EINVAL, "none, private or egress-unpoliced");
+	if (network != DSEC_NETWORK_EGRESS_UNPOLICED || config->egress_range)
+		return STATUS_OK;
+	return (struct status){
+		.code = DSEC_UNSUPPORTED,
+		.blame = DSEC_BLAME_CALLER,
+		.table = "create",
+		.step = "network",
+		.detail = "this engine has no egress: start dsecd with --egress RANGE"
+	};
+}
+
 static struct status check_fields(struct creation *creation)
 {
 	struct request *request = creation->part->request;
@@ -112,8 +127,9 @@ static struct status check_fields(struct creation *creation)
 		return create_invalid("flags", -EINVAL, "unknown flag");
 	if (c->count > CREATE_COUNT_MAX)
 		return create_invalid("count", -ERANGE, "more than 32768");
-	if (c->network > DSEC_NETWORK_PRIVATE)
-		return create_invalid("network", -EINVAL, "none or private");
+	s = check_network(creation->part->shard->config, c->network);
+	if (s.code)
+		return s;
 	if (c->on_disconnect > DSEC_DISCONNECT_DESTROY)
 		return create_invalid("on_disconnect", -EINVAL, "keep or destroy");
 	if (!wire_is_zero(c->reserved, sizeof c->reserved))
@@ -170,6 +186,7 @@ static void emit_created(struct part *part, const struct sandbox *sandbox)
 	struct dsec_wire_created body = sandbox_settings(sandbox);
 	struct emission e = {
 		.kind = DSEC_EV_CREATED,
+		.flags = sandbox_event_flags(sandbox),
 		.subject = sandbox->id,
 		.index = (uint16_t)sandbox->index,
 		.body = &body,
@@ -231,7 +248,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->on_timeout = DSEC_ON_TIMEOUT_DESTROY;
 	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
 	sandbox->lifetime.idle_ttl_s = c->idle_ttl_s;
-	sandbox->is_private = c->network == DSEC_NETWORK_PRIVATE;
+	sandbox->network = c->network ? c->network : DSEC_NETWORK_NONE;
 	sandbox->image = creation->image.image;
 	image_use(sandbox->shard, sandbox->image);
 	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
@@ -240,7 +257,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.id_hi = sandbox->id.hi,
 		.id_lo = sandbox->id.lo,
 		.image = sandbox->image->number,
-		.is_private = sandbox->is_private,
+		.is_private = sandbox->network != DSEC_NETWORK_NONE,
+		.has_egress = sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED,
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
 		.limits = limits_of(config, c),
 		.disk_bytes = c->disk_bytes,

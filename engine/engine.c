@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backends/backend.h"
 #include "engine/base/log.h"
 #include "engine/config.h"
 #include "engine/control.h"
@@ -15,7 +16,11 @@ enum { EXIT_CLEAN = 0, EXIT_BROKEN = 1, EXIT_TRY_AGAIN = 75 };
 
 int engine_sweep(const struct config *config, const struct engine_handover *handover)
 {
-	return sweep_instance(config->instance, handover->cgroup_fd);
+	int r = sweep_instance(config->instance, handover->cgroup_fd);
+
+	if (config->egress_range && backend_egress_sweep(config->instance) < 0)
+		r = -EBUSY;
+	return r;
 }
 
 int engine_run(const struct config *config, const struct engine_handover *handover)

@@ -28,6 +28,7 @@ static struct emission reader_event(const struct reader *reader, uint16_t kind, 
 void reader_tell_started(struct reader *reader)
 {
 	struct emission e = { .kind = DSEC_EV_STARTED,
+			      .flags = sandbox_event_flags(reader->exec->sandbox),
 			      .subject = reader->exec->sandbox->id,
 			      .exec = reader->exec->number };
 

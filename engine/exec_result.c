@@ -114,6 +114,7 @@ void exec_conclude(struct exec *exec, int error)
 		.cpu_us = exec->run_over ? exec->run->cpu_us : UINT64_MAX,
 		.memory_peak_bytes = exec->run_over ? exec->run->peak_bytes : UINT64_MAX,
 		.wall_us = exec->ended_ns ? (exec->ended_ns - exec->begun_ns) / 1000 : 0,
+		.flags = sandbox_event_flags(exec->sandbox) ? DSEC_RESULT_UNPOLICED : 0,
 	};
 	for (int i = 0; i < EXEC_STREAMS; i++)
 		result->outputs[i] =
@@ -143,7 +144,7 @@ static void answer(const struct exec *exec, struct part *part, uint16_t flags,
 {
 	struct emission e = {
 		.kind = DSEC_EV_DONE,
-		.flags = flags,
+		.flags = flags | (body->flags & DSEC_RESULT_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0),
 		.subject = exec->sandbox->id,
 		.exec = exec->number,
 		.body = body,
@@ -173,6 +174,7 @@ void exec_answer_running(const struct exec *exec, struct part *part)
 	struct dsec_wire_result body = {
 		.size = sizeof body,
 		.reason = DSEC_RUNNING,
+		.flags = sandbox_event_flags(exec->sandbox) ? DSEC_RESULT_UNPOLICED : 0,
 		.exit_code = -1,
 		.exec = exec->number,
 		.cpu_us = UINT64_MAX,
@@ -242,6 +244,7 @@ void exec_replay(struct part *part, int error, const struct record *record)
 	e.exec = record->result.exec;
 	e.status = record->status;
 	if (record->result.size) {
+		e.flags |= record->result.flags & DSEC_RESULT_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0;
 		e.body = &record->result;
 		e.bytes = sizeof record->result;
 	}

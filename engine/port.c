@@ -216,7 +216,7 @@ void port_part(struct part *part)
 
 	if (!s.code && !sandbox)
 		s = status_absent();
-	if (!s.code && !sandbox->is_private)
+	if (!s.code && sandbox->network == DSEC_NETWORK_NONE)
 		s = port_status(DSEC_UNSUPPORTED, "network",
 				"its network is none: create it with --network private");
 	if (!s.code && wish->flags & DSEC_PORT_REVOKE) {

@@ -81,7 +81,7 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 	return (struct dsec_wire_created){
 		.size = sizeof(struct dsec_wire_created),
 		.backend = 1,
-		.network = spec->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
+		.network = sandbox->network,
 		.flags = sandbox->flags,
 		.memory_bytes = limits->memory_bytes,
 		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : config->disk_bytes,

@@ -65,14 +65,20 @@ struct sandbox {
 	struct gone_waiter *waiters;
 	struct box_usage usage;
 	struct usage_reader *usage_readers; /* while it is being read, see usage.h */
-	bool is_private;
-	bool wanted_gone;    /* destroy as soon as it is built */
-	struct image *image; /* used until it is freed; NULL: not described yet */
+	uint32_t network;		    /* enum dsec_network */
+	bool wanted_gone;		    /* destroy as soon as it is built */
+	struct image *image;		    /* used until it is freed; NULL: not described yet */
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
 	struct packed labels;	   /* key, value, key, … */
 	struct packed env;	   /* NAME=value, for every exec */
 };
+
+/* What its events carry: DSEC_EVENT_UNPOLICED where no policy watches its way out. */
+static inline uint16_t sandbox_event_flags(const struct sandbox *sandbox)
+{
+	return sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0;
+}
 
 /* Creating; NULL when the shard has no room. */
 struct sandbox *sandbox_new(struct shard *shard);

@@ -101,7 +101,7 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 		.ttl_ms = sandbox_ttl_ms(sandbox),
 		.execs_running = sandbox->exec_count,
 		.execs_total = sandbox->exec_next - 1,
-		.network = sandbox->is_private ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE,
+		.network = sandbox->network,
 		.image = { sizeof row, image_bytes },
 		.labels = { (uint32_t)sizeof row + image_bytes, sandbox->labels.byte_count,
 			    sandbox->labels.count, 0 },

@@ -111,6 +111,7 @@ static int take_network(struct flow *f)
 	if (!box->box.spec.is_private)
 		return FLOW_NEXT;
 	box->network_wish.ready = network_ready;
+	box->network_wish.has_egress = box->box.spec.has_egress;
 	box->network = network_take(&containers_of_flow(f)->networks, &box->network_wish);
 	return box->network ? FLOW_NEXT : FLOW_WAIT;
 }

@@ -73,6 +73,8 @@ extern const struct backend_class container_class;
 
 /* Where `struct backend_node` keeps what shards need; see node.c. */
 int node_vault_fd(const struct backend_node *node);
+/* Of the four addresses of network N the first; 0: there are none for it. */
+uint32_t node_egress_address(const struct backend_node *node, uint32_t network);
 struct guard *node_guard(const struct backend_node *node);
 uint32_t node_slots_per_shard(const struct backend_node *node);
 uint32_t node_uid_base(const struct backend_node *node, uint32_t slot);

@@ -28,6 +28,7 @@ static const char *const step_names[] = {
 	[LAUNCH_STEP_WAIT] = "wait",
 	[LAUNCH_STEP_KILL] = "kill",
 	[LAUNCH_STEP_PORT] = "port",
+	[LAUNCH_STEP_EGRESS] = "egress",
 	[LAUNCH_STEP_TTY] = "tty",
 	[LAUNCH_STEP_LIMIT] = "limit",
 	[LAUNCH_STEP_SIGNAL] = "signal",

@@ -33,7 +33,8 @@ enum launch_fd {
 	LAUNCH_FD_NETWORK = 7, /* the network namespace without interfaces: mode `none` */
 	LAUNCH_FD_PROC = 8,    /* the host's /proc, for uid maps and namespace files */
 	LAUNCH_FD_HELPER = 9,  /* sealed memfd of the file helper, mode 0111 */
-	LAUNCH_FD_COUNT = 10,
+	LAUNCH_FD_ROUTER = 10, /* the network namespace between sandboxes and the host, if any */
+	LAUNCH_FD_COUNT = 11,
 };
 
 enum launch_op {
@@ -73,6 +74,7 @@ enum launch_flag {
 	 * one. No descriptors come along; the reply carries the master, and a failure none.
 	 */
 	LAUNCH_TTY = 2048,
+	LAUNCH_EGRESS = 4096, /* LAUNCH_NETWORK_MAKE, _DROP: with a way to the router */
 };
 
 /*
@@ -109,6 +111,7 @@ enum launch_step {
 	LAUNCH_STEP_WAIT,  /* the child did not reach its program in time and was killed */
 	LAUNCH_STEP_KILL,
 	LAUNCH_STEP_PORT,
+	LAUNCH_STEP_EGRESS,
 	LAUNCH_STEP_TTY,    /* EDQUOT, ENODEV: the sandbox filled or hid its /dev/pts */
 	LAUNCH_STEP_LIMIT,  /* reply.limit is above its hard limit: EPERM */
 	LAUNCH_STEP_SIGNAL, /* EAGAIN: new processes kept coming */
@@ -162,8 +165,8 @@ struct launch_request {
 	uint32_t port;
 	uint32_t limit_count; /* launch_limits at the start of the payload */
 	int32_t signal; /* LAUNCH_SIGNAL, 0: only thaw. LAUNCH_RESIZE: SIGHUP hangs up instead */
-	uint16_t rows, columns; /* LAUNCH_RESIZE, LAUNCH_TTY; 0: unknown, as there */
-	uint32_t reserved;
+	uint16_t rows, columns;	 /* LAUNCH_RESIZE, LAUNCH_TTY; 0: unknown, as there */
+	uint32_t egress_address; /* LAUNCH_EGRESS: the first of its four, in host byte order */
 	/*
 	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
 	 * asks none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a

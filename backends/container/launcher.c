@@ -113,7 +113,8 @@ int launcher_start(const struct launcher_options *o, int *ret_channel, pid_t *re
 	auto_close int report_fd = report[0];
 	struct start start = {
 		.fds = { its, o->vault->mount_ns_fd, o->cgroup_fd, o->init_fd,
-			 o->vault->network_ns_fd, o->proc_fd, o->helper_fd, o->program_fd,
+			 o->vault->network_ns_fd, o->proc_fd, o->helper_fd,
+			 o->router_ns_fd ? o->router_ns_fd : o->vault->network_ns_fd, o->program_fd,
 			 report[1] },
 		.argv = { name, shard, parent, NULL },
 		.envp = { NULL },

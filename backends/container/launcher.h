@@ -8,10 +8,11 @@ struct vault;
 struct launcher_options {
 	int program_fd; /* dsec-launcher, opened for reading or with O_PATH */
 	const struct vault *vault;
-	int cgroup_fd; /* the shard's */
-	int init_fd;   /* of init_open() */
-	int helper_fd; /* of helper_open() */
-	int proc_fd;   /* the host's /proc */
+	int cgroup_fd;	  /* the shard's */
+	int init_fd;	  /* of init_open() */
+	int helper_fd;	  /* of helper_open() */
+	int proc_fd;	  /* the host's /proc */
+	int router_ns_fd; /* 0: there is none */
 	unsigned shard;
 };
 

@@ -94,9 +94,17 @@ static long network_new(struct worker *w)
 
 	if (r < 0)
 		return r;
-	fd = TRY(NETNS, kernel_openat(LAUNCH_FD_PROC, "self/ns/net", O_RDONLY | O_CLOEXEC, 0));
+	fd = r = TRY(NETNS, kernel_openat(LAUNCH_FD_PROC, "self/ns/net", O_RDONLY | O_CLOEXEC, 0));
+	if (fd >= 0 && w->order.request.flags & LAUNCH_EGRESS) {
+		r = TRY(NETNS,
+			setting_write(w->sysctl_fd, "sys/net/ipv6/conf/default/disable_ipv6", "1"));
+		if (r >= 0)
+			r = egress_make(w, (int)fd);
+	}
 	network_leave(w);
-	return fd;
+	if (r < 0 && fd >= 0)
+		(void)kernel_close((int)fd); /* it goes, and the link with it */
+	return r < 0 ? r : fd;
 }
 
 long network_make(struct worker *w)
@@ -183,7 +191,9 @@ long network_drop(struct worker *w)
 {
 	long r, witness = witness_open(w);
 
-	r = network_unhang(w);
+	r = w->order.request.flags & LAUNCH_EGRESS ? egress_drop(w) : 0;
+	if (r >= 0)
+		r = network_unhang(w);
 	if (r >= 0 && witness >= 0)
 		w->order.reply_fd = (int)witness;
 	else if (witness >= 0)

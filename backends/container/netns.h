@@ -19,6 +19,10 @@ long network_drop(struct worker *w);
 long port_look(struct worker *w);
 long port_connect(struct worker *w);
 
+/* netns_egress.c. The worker is in the request's, whose descriptor it is, and stays there. */
+long egress_make(struct worker *w, int ns_fd);
+long egress_drop(struct worker *w); /* fine where there is none */
+
 /* A descriptor of the request's; the worker is in the vault. */
 long network_open(struct worker *w);
 /* Into the request's and back; the latter cannot fail: a worker that is stuck inside ends. */

@@ -49,7 +49,8 @@ int networks_init(struct networks *networks, struct containers *owner, uint32_t 
 		  uint32_t count)
 {
 	*networks = (struct networks){ .owner = owner, .count = count };
-	networks->waiting_last = &networks->waiting;
+	for (int i = 0; i < 2; i++)
+		networks->queues[i].last = &networks->queues[i].first;
 	networks->all = calloc(count, sizeof *networks->all);
 	if (!networks->all)
 		return -ENOMEM;
@@ -89,36 +90,49 @@ static void network_ask(struct network *network, enum launch_op op, enum team_cl
 	network->call.request = (struct launch_request){ .op = op,
 							 .network = network->number,
 							 .limit_ms = SPAWN_LIMIT_MS };
+	if (network->has_egress) {
+		network->call.request.flags = LAUNCH_EGRESS;
+		network->call.request.egress_address =
+			node_egress_address(network->in->owner->options.node, network->number);
+	}
 	network->call.class = class;
 	network->call.takes_descriptor = op == LAUNCH_NETWORK_DROP;
 	network->call.done = network_replied;
 	team_call(&network->in->owner->team, &network->call);
 }
 
-static void wishes_fail(struct networks *networks, int error)
+static void wish_end(struct networks *networks, struct network_wish *wish, int error)
 {
-	struct network_wish *wish = networks->waiting;
-
 	if (!wish)
 		return;
 	(void)network_withdraw(networks, wish);
-	networks->refused++;
+	networks->refused += error != 0;
 	wish->ready(wish, error);
 }
 
 static void network_made(struct network *network, const struct launch_reply *reply)
 {
 	struct networks *networks = network->in;
+	struct network_wish *wish = network->wish;
+	bool made = reply && !reply->error;
 
-	if (reply && !reply->error) {
-		networks->made++;
+	network->wish = NULL;
+	networks->made += made;
+	if (made && wish) {
+		network_move(network, NETWORK_TAKEN);
+		wish->making = NULL;
+		wish->network = network;
+		wish_end(networks, wish, 0);
+	} else if (made && !network->has_egress) {
 		network_move(network, NETWORK_CLEAN);
-		return;
+	} else {
+		/* A worker that was lost with it may have got to any point. */
+		network_move(network, NETWORK_DIRTY);
+		if (wish)
+			wish->making = NULL; /* asked again, where it was a worker's loss */
+		if (reply && reply->error && (wish || network->wanted))
+			wish_end(networks, wish ? wish : networks->queues[0].first, -reply->error);
 	}
-	/* A worker that was lost with it may have got to any point. */
-	network_move(network, NETWORK_DIRTY);
-	if (reply && network->wanted)
-		wishes_fail(networks, -reply->error);
 }
 
 static void network_proven(struct network *network, const struct launch_reply *reply)
@@ -168,29 +182,32 @@ static void network_replied(struct launch_call *call, const struct launch_reply 
 
 /* ---- wishes ---- */
 
-static bool wish_is_first(const struct networks *networks, const struct network_wish *wish)
+static void wish_add(struct networks *networks, struct network_wish *wish)
 {
-	return !networks->waiting || networks->waiting == wish;
+	struct network_queue *queue = &networks->queues[wish->has_egress];
+
+	wish->until_ns = io_now_ns(networks->owner->options.host->io);
+	if (queue->count < NETWORK_WAITERS_MAX)
+		wish->until_ns += NETWORK_WAIT_MS * 1000000ull;
+	wish->waiting = true;
+	wish->making = NULL;
+	wish->next = NULL;
+	*queue->last = wish;
+	queue->last = &wish->next;
+	queue->count++;
 }
 
 struct network *network_take(struct networks *networks, struct network_wish *wish)
 {
 	struct network *network = network_first(networks, NETWORK_CLEAN);
 
-	networks->used = true;
+	networks->used |= !wish->has_egress;
 	wish->network = NULL;
-	if (network && wish_is_first(networks, wish)) {
+	if (network && !wish->has_egress && !networks->queues[0].first) {
 		network_move(network, NETWORK_TAKEN);
 		wish->network = network;
 	} else {
-		wish->until_ns = io_now_ns(networks->owner->options.host->io);
-		if (networks->waiting_count < NETWORK_WAITERS_MAX)
-			wish->until_ns += NETWORK_WAIT_MS * 1000000ull;
-		wish->waiting = true;
-		wish->next = NULL;
-		*networks->waiting_last = wish;
-		networks->waiting_last = &wish->next;
-		networks->waiting_count++;
+		wish_add(networks, wish);
 	}
 	networks_work(networks);
 	return wish->network;
@@ -198,7 +215,8 @@ struct network *network_take(struct networks *networks, struct network_wish *wis
 
 bool network_withdraw(struct networks *networks, struct network_wish *wish)
 {
-	struct network_wish **at = &networks->waiting;
+	struct network_queue *queue = &networks->queues[wish->has_egress];
+	struct network_wish **at = &queue->first;
 
 	if (!wish->waiting)
 		return false;
@@ -206,41 +224,50 @@ bool network_withdraw(struct networks *networks, struct network_wish *wish)
 		at = &(*at)->next;
 	*at = wish->next;
 	if (!wish->next)
-		networks->waiting_last = at;
+		queue->last = at;
 	wish->waiting = false;
-	networks->waiting_count--;
+	queue->count--;
+	if (wish->making)
+		wish->making->wish = NULL; /* it is dropped when it was made */
+	wish->making = NULL;
 	return true;
+}
+
+static void wishes_expire(struct networks *networks, struct network_queue *queue, uint64_t now_ns)
+{
+	struct network_wish *wish = queue->first;
+
+	while (wish) {
+		bool late = wish->until_ns <= now_ns;
+		struct network_wish *next = wish->next;
+
+		if (late)
+			wish_end(networks, wish, -EAGAIN);
+		wish = late ? queue->first : next; /* whatever that did to the list */
+	}
 }
 
 /* From the timer alone: never from inside network_take(). */
 static void wishes_serve(struct networks *networks, uint64_t now_ns)
 {
+	struct network_queue *queue = &networks->queues[0];
 	struct network *network;
 
-	while (networks->waiting && (network = network_first(networks, NETWORK_CLEAN))) {
-		struct network_wish *wish = networks->waiting;
-
-		(void)network_withdraw(networks, wish);
+	while (queue->first && (network = network_first(networks, NETWORK_CLEAN))) {
 		network_move(network, NETWORK_TAKEN);
-		wish->network = network;
-		wish->ready(wish, 0);
+		queue->first->network = network;
+		wish_end(networks, queue->first, 0);
 	}
-	for (struct network_wish *wish = networks->waiting, *next; wish; wish = next) {
-		next = wish->next;
-		if (wish->until_ns > now_ns)
-			continue;
-		(void)network_withdraw(networks, wish);
-		networks->refused++;
-		wish->ready(wish, -EAGAIN);
-		next = networks->waiting; /* whatever that did to the list */
-	}
+	wishes_expire(networks, &networks->queues[0], now_ns);
+	wishes_expire(networks, &networks->queues[1], now_ns);
 }
 
 void network_give(struct networks *networks, struct network *network)
 {
 	network->proofs = 0;
 	network->at_ns = 0;
-	network_move(network, NETWORK_PROVING);
+	networks->discarded += network->has_egress;
+	network_move(network, network->has_egress ? NETWORK_DIRTY : NETWORK_PROVING);
 	networks_work(networks);
 }
 
@@ -251,14 +278,18 @@ static uint32_t networks_backlog(const struct networks *networks)
 	return networks->counts[NETWORK_DIRTY] + networks->counts[NETWORK_ENDING];
 }
 
+static bool networks_may_make(const struct networks *networks)
+{
+	return !networks->draining && networks->counts[NETWORK_MAKING] < NETWORKS_MAKING_MAX &&
+	       networks_backlog(networks) < NETWORKS_BACKLOG_MAX;
+}
+
 static bool networks_want_more(const struct networks *networks)
 {
 	uint32_t coming = networks->counts[NETWORK_CLEAN] + networks->counts[NETWORK_MAKING];
 
-	return networks->used && !networks->draining &&
-	       networks->counts[NETWORK_MAKING] < NETWORKS_MAKING_MAX &&
-	       networks_backlog(networks) < NETWORKS_BACKLOG_MAX &&
-	       coming < networks->waiting_count + NETWORKS_READY;
+	return networks->used && networks_may_make(networks) &&
+	       coming < networks->queues[0].count + NETWORKS_READY;
 }
 
 static void networks_make(struct networks *networks)
@@ -268,10 +299,35 @@ static void networks_make(struct networks *networks)
 	while (networks_want_more(networks) && (network = network_first(networks, NETWORK_EMPTY))) {
 		network->wanted =
 			networks->counts[NETWORK_CLEAN] + networks->counts[NETWORK_MAKING] <
-			networks->waiting_count;
+			networks->queues[0].count;
+		network->has_egress = false;
 		network_move(network, NETWORK_MAKING);
 		network_ask(network, LAUNCH_NETWORK_MAKE,
 			    network->wanted ? TEAM_START : TEAM_PREPARE);
+	}
+}
+
+/* One for each wish. Its number decides its addresses. */
+static void networks_make_egress(struct networks *networks)
+{
+	struct network *network;
+
+	for (struct network_wish *wish = networks->queues[1].first; wish; wish = wish->next) {
+		if (wish->making)
+			continue;
+		if (!networks_may_make(networks) ||
+		    !(network = network_first(networks, NETWORK_EMPTY)))
+			return;
+		if (!node_egress_address(networks->owner->options.node, network->number)) {
+			wish->until_ns = 0; /* the range is too small: refused at the next look */
+			continue;
+		}
+		network->wanted = false;
+		network->has_egress = true;
+		network->wish = wish;
+		wish->making = network;
+		network_move(network, NETWORK_MAKING);
+		network_ask(network, LAUNCH_NETWORK_MAKE, TEAM_START);
 	}
 }
 
@@ -331,15 +387,19 @@ static void networks_work(struct networks *networks)
 {
 	const struct flow_host *host = networks->owner->options.host;
 	uint64_t now_ns = io_now_ns(host->io), at_ns = now_ns + LOOK_NS;
+	bool waits = networks->queues[0].first;
 
 	networks_prove(networks, now_ns);
 	networks_end(networks, now_ns);
+	networks_make_egress(networks);
 	networks_make(networks);
-	if (networks->waiting &&
-	    (networks->counts[NETWORK_CLEAN] || networks->waiting_count > NETWORK_WAITERS_MAX))
+	if ((waits && networks->counts[NETWORK_CLEAN]) ||
+	    networks->queues[0].count > NETWORK_WAITERS_MAX ||
+	    networks->queues[1].count > NETWORK_WAITERS_MAX)
 		at_ns = now_ns;
 	/* There is room: one timer per pool. */
-	if (networks->waiting || networks->counts[NETWORK_PROVING] || networks_backlog(networks))
+	if (waits || networks->queues[1].first || networks->counts[NETWORK_PROVING] ||
+	    networks_backlog(networks))
 		(void)timer_set(host->timers, &networks->timer, at_ns);
 	networks->timer.expired = networks_look;
 	if (networks->draining && !networks_made(networks) && networks->owner->drained)

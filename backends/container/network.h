@@ -48,10 +48,12 @@ struct network {
 	uint32_t number; /* in the vault */
 	enum network_state state;
 	uint32_t proofs;
-	bool asking;	/* its call is under way */
-	bool wanted;	/* making: for somebody who waits */
-	uint64_t at_ns; /* when to prove again; ending: when that was late */
-	int witness_fd; /* ending: readable as long as the kernel has it; -1: none */
+	bool asking;		   /* its call is under way */
+	bool wanted;		   /* making: for somebody who waits */
+	bool has_egress;	   /* it is not used again */
+	struct network_wish *wish; /* making with egress: for whom; NULL: not any more */
+	uint64_t at_ns;		   /* when to prove again; ending: when that was late */
+	int witness_fd;		   /* ending: readable as long as the kernel has it; -1: none */
 	struct launch_call call;
 };
 
@@ -60,7 +62,9 @@ struct network_wish {
 	struct network *network;
 	struct network_wish *next;
 	uint64_t until_ns;
+	bool has_egress; /* with a way out: made for this wish */
 	bool waiting;
+	struct network *making; /* has_egress: it is under way */
 	/* error 0: wish->network is TAKEN. Never from inside network_take(). */
 	void (*ready)(struct network_wish *wish, int error);
 };
@@ -70,8 +74,10 @@ struct networks {
 	struct network *all;
 	struct network lists[NETWORK_STATES]; /* heads of rings */
 	uint32_t count, counts[NETWORK_STATES];
-	struct network_wish *waiting, **waiting_last;
-	uint32_t waiting_count;
+	struct network_queue {
+		struct network_wish *first, **last;
+		uint32_t count;
+	} queues[2]; /* of wishes: without egress, and with it */
 	struct timer timer;
 	bool used, draining;
 	uint64_t made, reused, discarded, refused;

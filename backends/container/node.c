@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backends/container/container.h"
+#include "backends/container/egress.h"
 #include "backends/container/launcher.h"
 #include "backends/container/vault.h"
 #include "engine/base/cleanup.h"
@@ -21,6 +22,7 @@
 struct backend_node {
 	struct backend_node_options options;
 	struct vault vault;
+	struct egress egress;
 	int program_fd, init_fd, helper_fd, proc_fd;
 	int *shard_cgroup_fds;
 	struct guard *guard;
@@ -36,6 +38,7 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 		return -ENOMEM;
 	node->options = *options;
 	node->vault = (struct vault){ -1, -1, -1 };
+	node->egress.router_ns_fd = -1;
 	node->program_fd = node->init_fd = node->helper_fd = node->proc_fd = -1;
 	node->shard_cgroup_fds = calloc(options->shards, sizeof *node->shard_cgroup_fds);
 	for (uint32_t i = 0; node->shard_cgroup_fds && i < options->shards; i++)
@@ -53,6 +56,8 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 		r = helper_open(&node->helper_fd);
 	if (r >= 0)
 		r = vault_open(&node->vault);
+	if (r >= 0 && options->egress_range)
+		r = egress_open(&node->egress, options->egress_range, options->instance);
 	if (r < 0) {
 		backend_node_close(node);
 		return r;
@@ -81,6 +86,7 @@ void backend_node_close(struct backend_node *node)
 		/* Not empty: the keeper reports what is left below the root. */
 		(void)unlinkat(node->options.cgroup_fd, name, AT_REMOVEDIR);
 	}
+	egress_close(&node->egress);
 	vault_close(&node->vault);
 	cleanup_close(&node->program_fd);
 	cleanup_close(&node->init_fd);
@@ -154,6 +160,7 @@ int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_f
 		.init_fd = node->init_fd,
 		.helper_fd = node->helper_fd,
 		.proc_fd = node->proc_fd,
+		.router_ns_fd = node->egress.router_ns_fd < 0 ? 0 : node->egress.router_ns_fd,
 		.shard = shard,
 	};
 
@@ -212,6 +219,16 @@ int backend_image_mount(const char *path, int *ret_mount_fd)
 int node_vault_fd(const struct backend_node *node)
 {
 	return node->vault.root_fd;
+}
+
+uint32_t node_egress_address(const struct backend_node *node, uint32_t network)
+{
+	return egress_address(&node->egress, network);
+}
+
+int backend_egress_sweep(const char *instance)
+{
+	return egress_sweep(instance);
 }
 
 struct guard *node_guard(const struct backend_node *node)

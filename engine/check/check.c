@@ -45,8 +45,9 @@ static int answer_end(struct answer *answer, const char *text);
 int check_run(const struct check_options *options, FILE *to)
 {
 	static const struct check_probe *const tables[] = {
-		check_kernel_probes, check_ring_probes, check_cgroup_probes, check_namespace_probes,
-		check_mount_probes,  check_bpf_probes,	check_limit_probes,
+		check_kernel_probes,	check_ring_probes,    check_cgroup_probes,
+		check_namespace_probes, check_network_probes, check_mount_probes,
+		check_bpf_probes,	check_limit_probes,
 	};
 	auto_free char *text = malloc(ANSWER_BYTES_MAX);
 	struct answer answer = { .to = to, .is_json = options->json };

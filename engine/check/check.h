@@ -51,6 +51,7 @@ extern const struct check_probe check_kernel_probes[];
 extern const struct check_probe check_ring_probes[];
 extern const struct check_probe check_cgroup_probes[];
 extern const struct check_probe check_namespace_probes[];
+extern const struct check_probe check_network_probes[];
 extern const struct check_probe check_mount_probes[];
 extern const struct check_probe check_bpf_probes[];
 extern const struct check_probe check_limit_probes[];

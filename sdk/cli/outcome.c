@@ -214,6 +214,8 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 				  result->cpu_us > INT64_MAX ?
 					  json_null() :
 					  json_real((double)result->cpu_us / 1000));
+	if (result->flags & DSEC_RESULT_UNPOLICED)
+		(void)json_object_set_new(object, "network", json_string("egress-unpoliced"));
 	(void)json_object_set_new(object, "memory_peak_bytes",
 				  json_amount(result->memory_peak_bytes));
 	if (result->reason == DSEC_OOM)

@@ -17,11 +17,11 @@
 enum { PS_ID, PS_STATE, PS_EXECS, PS_AGE, PS_IDLE, PS_TTL, PS_NETWORK, PS_IMAGE, PS_LABELS };
 
 static const struct column columns[] = {
-	[PS_ID] = { "ID", 26 },		 [PS_STATE] = { "STATE", 11 },
-	[PS_EXECS] = { "EXECS", 9 },	 [PS_AGE] = { "AGE", 7 },
-	[PS_IDLE] = { "IDLE", 7 },	 [PS_TTL] = { "TTL", 7 },
-	[PS_NETWORK] = { "NETWORK", 8 }, [PS_IMAGE] = { "IMAGE", 20 },
-	[PS_LABELS] = { "LABELS", 0 },	 { NULL, 0 },
+	[PS_ID] = { "ID", 26 },		  [PS_STATE] = { "STATE", 11 },
+	[PS_EXECS] = { "EXECS", 9 },	  [PS_AGE] = { "AGE", 7 },
+	[PS_IDLE] = { "IDLE", 7 },	  [PS_TTL] = { "TTL", 7 },
+	[PS_NETWORK] = { "NETWORK", 16 }, [PS_IMAGE] = { "IMAGE", 20 },
+	[PS_LABELS] = { "LABELS", 0 },	  { NULL, 0 },
 };
 
 static void row_json(const struct dsec_row *row)

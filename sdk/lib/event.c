@@ -289,6 +289,7 @@ static int result_take(struct event *event, struct payload payload)
 		.outputs = event->outputs,
 		.output_count = 2,
 		.memory_limit_bytes = wire.memory_limit_bytes,
+		.flags = wire.flags,
 	};
 	return 0;
 }
@@ -461,7 +462,7 @@ static int event_fill(struct event *event, struct ticket *ticket,
 	*seen = (struct dsec_event){
 		.size = sizeof(*seen),
 		.kind = wire->kind,
-		.flags = wire->flags & (DSEC_LAST | DSEC_REPLAYED),
+		.flags = wire->flags & (DSEC_LAST | DSEC_REPLAYED | DSEC_UNPOLICED),
 		.ticket = ticket->name,
 		.tag = ticket->tag,
 		.subject = { wire->subject.hi, wire->subject.lo },

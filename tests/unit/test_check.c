@@ -60,6 +60,7 @@ const struct check_probe check_kernel_probes[] = {
 NONE(check_ring_probes);
 NONE(check_cgroup_probes);
 NONE(check_namespace_probes);
+NONE(check_network_probes);
 NONE(check_mount_probes);
 NONE(check_bpf_probes);
 const struct check_probe check_limit_probes[] = {

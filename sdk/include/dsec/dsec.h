@@ -64,11 +64,12 @@ struct dsec_status {
 	char detail[80]; /* for people; nobody parses it */
 };
 
-enum { DSEC_LAST = 1, DSEC_REPLAYED = 2 }; /* dsec_event.flags: terminal; from the record */
+/* dsec_event.flags: terminal; from the record; of a sandbox with egress-unpoliced */
+enum { DSEC_LAST = 1, DSEC_REPLAYED = 2, DSEC_UNPOLICED = 16 };
 
 struct dsec_event {
 	uint32_t size;
-	uint16_t kind, flags; /* enum dsec_kind; DSEC_LAST, DSEC_REPLAYED */
+	uint16_t kind, flags; /* enum dsec_kind; DSEC_LAST, ... */
 	int64_t ticket;
 	uint64_t tag; /* as given in dsec_call */
 	struct dsec_id subject;

@@ -59,6 +59,7 @@ struct dsec_result {
 	uint32_t output_count, reserved;
 	/* DSEC_OOM: the sandbox's limit, and memory_peak_bytes is the sandbox's peak. Else 0. */
 	uint64_t memory_limit_bytes;
+	uint64_t flags; /* bits of enum dsec_result_flag */
 };
 
 /*

@@ -212,7 +212,8 @@ enum dsec_event_flag {
 	DSEC_EVENT_LAST = 1,
 	DSEC_EVENT_REPLAYED = 2,
 	DSEC_EVENT_STATUS = 4,
-	DSEC_EVENT_TAIL = 8 /* captured output: this DATA belongs to the tail */
+	DSEC_EVENT_TAIL = 8,	  /* captured output: this DATA belongs to the tail */
+	DSEC_EVENT_UNPOLICED = 16 /* CREATED, STARTED, an exec's DONE: egress without a policy */
 };
 
 DSEC__ASSERT(sizeof(struct dsec_ring_hello) == 128);
@@ -352,7 +353,8 @@ struct dsec_wire_result {
 	uint64_t exec, cpu_us, wall_us, memory_peak_bytes;
 	struct dsec_wire_output outputs[2];
 	uint64_t memory_limit_bytes; /* DSEC_OOM: the sandbox's; its peak is memory_peak_bytes */
-	uint64_t reserved[3];
+	uint64_t flags;		     /* bits of enum dsec_result_flag */
+	uint64_t reserved[2];
 };
 
 struct dsec_wire_file {

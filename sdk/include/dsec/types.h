@@ -105,6 +105,13 @@ enum dsec_network {
 	DSEC_NETWORK_DEFAULT = 0, /* none */
 	DSEC_NETWORK_NONE = 1,	  /* unix sockets only */
 	DSEC_NETWORK_PRIVATE = 2, /* a network namespace of its own, with loopback */
+	/* ... and a way out that no policy watches, for set-up work; marked wherever it shows */
+	DSEC_NETWORK_EGRESS_UNPOLICED = 3,
+};
+
+/* Bits of an exec's result. */
+enum dsec_result_flag {
+	DSEC_RESULT_UNPOLICED = 1, /* its sandbox had DSEC_NETWORK_EGRESS_UNPOLICED */
 };
 
 enum dsec_port_flag {

@@ -1,0 +1,463 @@
+/*
+ * Network `egress-unpoliced`: a way out, and to nothing else. All of it in network namespaces of
+ * the test's own: this process lives in one that plays the host, another plays the internet, and
+ * no packet leaves the machine.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/cleanup.h"
+#include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_harness.h"
+
+#define HOST	   "198.51.100.2"
+#define INTERNET   "203.0.113.10"
+#define RANGE	   "10.200.0.0/16"
+#define NFT_TABLES "nft list tables"
+
+enum { SKIPPED = 77 };
+
+/* ---- the world ---- */
+
+static bool run(const char *command)
+{
+	int status = system(command);
+
+	if (status)
+		note("status %x: %s", (unsigned)status, command);
+	return status == 0;
+}
+
+/* Says to whoever connects where they come from. */
+static void server_run(const char *address, unsigned short port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) }, from;
+	int server = socket(AF_INET, SOCK_STREAM, 0), client;
+	const int on = 1;
+	char text[64];
+
+	(void)inet_pton(AF_INET, address, &at.sin_addr); /* ours */
+	(void)setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+	if (bind(server, (struct sockaddr *)&at, sizeof at) < 0 || listen(server, 16) < 0)
+		_exit(1);
+	for (;;) {
+		socklen_t bytes = sizeof from;
+
+		client = accept(server, (struct sockaddr *)&from, &bytes);
+		(void)snprintf(text, sizeof text, "from %s\n", inet_ntoa(from.sin_addr));
+		(void)!write(client, text, strlen(text)); /* who connected sees what comes */
+		(void)close(client);
+	}
+}
+
+/* A process of its own, in the namespace of `world` (0: this one), as long as the test lives. */
+static pid_t server_start(pid_t world, const char *address, unsigned short port)
+{
+	char path[64];
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", world ? world : getpid());
+	if (setns(open(path, O_RDONLY | O_CLOEXEC), CLONE_NEWNET) < 0)
+		_exit(1);
+	server_run(address, port);
+	_exit(1);
+}
+
+static pid_t internet_start(void)
+{
+	int ready[2];
+	char told = 0;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		return -1;
+	pid = fork();
+	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (unshare(CLONE_NEWNET) == 0 && write(ready[1], "r", 1) == 1)
+			for (;;)
+				(void)pause(); /* for SIGKILL */
+		_exit(1);
+	}
+	(void)close(ready[1]); /* the child's */
+	(void)!read(ready[0], &told, 1);
+	(void)close(ready[0]); /* read */
+	return told ? pid : -1;
+}
+
+static bool world_make(pid_t *ret_internet)
+{
+	char command[512];
+
+	if (unshare(CLONE_NEWNET) < 0)
+		return false;
+	*ret_internet = internet_start();
+	if (*ret_internet < 0)
+		return false;
+	(void)snprintf(command, sizeof command,
+		       "set -e; i=%d; ip link set lo up\n"
+		       "ip link add up0 type veth peer name in0 netns $i\n"
+		       "ip addr add " HOST "/24 dev up0; ip link set up0 up\n"
+		       "nsenter -t $i -n sh -ec 'ip link set lo up\n"
+		       "ip addr add 198.51.100.1/24 dev in0; ip link set in0 up\n"
+		       "for a in " INTERNET " 169.254.169.254 100.100.100.200 168.63.129.16; do\n"
+		       "ip addr add $a/32 dev lo; done'\n"
+		       "ip route add default via 198.51.100.1\n"
+		       "sysctl -qw net.ipv4.ip_forward=1\n",
+		       *ret_internet);
+	return run(command);
+}
+
+/* ---- sandboxes ---- */
+
+static struct dsec_id egress_make(struct dsec *d)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id id = { 0 };
+
+	opts.network = DSEC_NETWORK_EGRESS_UNPOLICED;
+	auto_made struct made made = create_run(d, &opts);
+
+	if (expect(made.created == 1))
+		id = made.ids[0];
+	else
+		note("%s: %s", made.trouble.step, made.trouble.detail);
+	return id;
+}
+
+/* What it reads there; "" when nothing answers. */
+static bool answers(struct dsec *d, struct dsec_id id, const char *address, int port,
+		    const char *expected)
+{
+	char script[160];
+
+	(void)snprintf(script, sizeof script, "nc -w 2 %s %d </dev/null 2>/dev/null; :", address,
+		       port);
+	auto_ran struct ran ran = shell_run(d, id, script);
+
+	return ran_wrote(&ran, 1, expected, strlen(expected));
+}
+
+static bool reads(struct dsec *d, struct dsec_id id, const char *address, int port,
+		  const char *expected)
+{
+	bool same = answers(d, id, address, port, expected);
+
+	if (!same)
+		note("%s port %d: not \"%s\"", address, port, expected);
+	return same;
+}
+
+static bool own_address(struct dsec *d, struct dsec_id id, char ret[static 32])
+{
+	/* The prefix route of a /30, as the kernel prints it: least significant byte first. */
+	auto_ran struct ran ran =
+		shell_run(d, id,
+			  "while read i dest gw rest; do [ $dest = 00000000 ] && echo $gw; done "
+			  "</proc/net/route; :");
+	unsigned gateway;
+
+	if (!expect(ran_exited(&ran, 0)) ||
+	    !expect(sscanf(ran_output(&ran, 1)->head.data, "%8x", &gateway) == 1))
+		return false;
+	gateway = ntohl(gateway) + 1;
+	(void)snprintf(ret, 32, "%u.%u.%u.%u", gateway >> 24, gateway >> 16 & 255,
+		       gateway >> 8 & 255, gateway & 255);
+	return true;
+}
+
+/* ---- claims ---- */
+
+static void the_internet_is_reached_and_sees_the_hosts_address(struct engine *e)
+{
+	struct dsec_id id = egress_make(e->d);
+
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	expect(reads(e->d, id, "127.0.0.1", 80, ""));
+	sandbox_end(e->d, id);
+}
+
+static void neither_host_nor_metadata_nor_neighbours_are_reached(struct engine *e)
+{
+	static const char *const closed[] = {
+		HOST,
+		"10.200.0.1",
+		"10.200.0.2",
+		"169.254.169.254",
+		"100.100.100.200",
+		"168.63.129.16",
+		"0.0.0.0",
+		"0251.0376.0251.0376",
+		"2852039166",
+		"fd00:ec2::254",
+		"::ffff:169.254.169.254",
+		"224.0.0.1",
+		"255.255.255.255",
+		"10.200.255.254",
+	};
+	struct dsec_id id = egress_make(e->d), neighbour = egress_make(e->d);
+	static const char listen[] = "nc -ll -p 80 -e echo hello >/dev/null 2>&1 & sleep 600";
+	const struct command c = SH(listen);
+	int64_t ticket = command_start(e->d, neighbour, &c, NULL);
+	char address[32];
+
+	expect(until(10000, answers(e->d, neighbour, "127.0.0.1", 80, "hello\n")));
+	if (own_address(e->d, neighbour, address)) {
+		expect(reads(e->d, neighbour, address, 80, "hello\n"));
+		expect(reads(e->d, id, address, 80, ""));
+	}
+	for (unsigned i = 0; i < sizeof closed / sizeof *closed; i++)
+		expect(reads(e->d, id, closed[i], 80, ""));
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, neighbour);
+	(void)ticket_end(e->d, ticket); /* killed */
+}
+
+static bool connects(const char *address, unsigned short port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) };
+	const struct timeval limit = { .tv_sec = 1 };
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)inet_pton(AF_INET, address, &at.sin_addr); /* as it was printed */
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	return connect(fd, (struct sockaddr *)&at, sizeof at) == 0;
+}
+
+/* E57, E63: its address is its own, nobody comes in but through a forward. */
+static void its_address_cannot_be_changed_and_nobody_comes_in(struct engine *e)
+{
+	static const char *const attempts[] = {
+		"ip addr add 10.200.0.99/30 dev eth0",
+		"ip link set eth0 address 02:00:00:00:00:01",
+		"ip link set eth0 promisc on",
+		"ip route add 10.0.0.0/8 dev eth0",
+		"ip neigh add 10.200.0.1 lladdr 02:00:00:00:00:01 dev eth0",
+		"echo 1 >/proc/sys/net/ipv4/ip_forward",
+		"echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6",
+		"arping -c 1 -I eth0 10.200.0.1",
+	};
+	struct dsec_id id = egress_make(e->d);
+	char script[256], address[32], command[256];
+
+	for (unsigned i = 0; i < sizeof attempts / sizeof *attempts; i++) {
+		(void)snprintf(script, sizeof script, "(%s) >/dev/null 2>&1 && exit 9; exit 7",
+			       attempts[i]);
+		auto_ran struct ran ran = shell_run(e->d, id, script);
+
+		if (!expect(ran_exited(&ran, 7)))
+			note("%s", attempts[i]);
+	}
+	static const char listen[] = "nc -ll -p 80 -e echo hello >/dev/null 2>&1 & sleep 600";
+	const struct command c = SH(listen);
+	int64_t ticket = command_start(e->d, id, &c, NULL);
+
+	expect(until(10000, answers(e->d, id, "127.0.0.1", 80, "hello\n")));
+	/* The host has no route there; and told one, it does not get in. */
+	if (own_address(e->d, id, address)) {
+		(void)snprintf(command, sizeof command, "ip route add %s via 10.200.0.2", address);
+		expect(run(command) && !connects(address, 80));
+		(void)snprintf(command, sizeof command, "ip route del %s", address);
+		expect(run(command));
+	}
+	sandbox_end(e->d, id);
+	(void)ticket_end(e->d, ticket); /* killed */
+}
+
+static void it_is_marked_wherever_it_shows(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id id = { 0 };
+	struct dsec_event *event;
+	bool last = false;
+	int64_t ticket;
+
+	opts.network = DSEC_NETWORK_EGRESS_UNPOLICED;
+	ticket = dsec_create(e->d, NULL, &opts);
+	while (!last && expect(dsec_wait(e->d, ticket, -1, &event) == 0)) {
+		const struct dsec_created *created = event->body;
+
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_CREATED) {
+			id = event->subject;
+			expect(event->flags & DSEC_UNPOLICED);
+			expect(created && created->network == DSEC_NETWORK_EGRESS_UNPOLICED);
+		}
+		dsec_event_free(event);
+	}
+	auto_ran struct ran ran = shell_run(e->d, id, ":");
+
+	expect(ran_exited(&ran, 0) && ran.result->flags & DSEC_RESULT_UNPOLICED);
+	expect(ran.event->flags & DSEC_UNPOLICED);
+	last = false;
+	ticket = dsec_list(e->d, NULL, NULL);
+	while (!last && expect(dsec_wait(e->d, ticket, -1, &event) == 0)) {
+		const struct dsec_row *row = event->body;
+
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_ROW)
+			expect(row->network == DSEC_NETWORK_EGRESS_UNPOLICED);
+		dsec_event_free(event);
+	}
+	sandbox_end(e->d, id);
+	/* And nothing else is. */
+	id = sandbox_make(e->d);
+	auto_ran struct ran plain = shell_run(e->d, id, ":");
+
+	expect(ran_exited(&plain, 0) && !plain.result->flags);
+	expect(!(plain.event->flags & DSEC_UNPOLICED));
+	sandbox_end(e->d, id);
+}
+
+static void namespaces_with_a_way_out_are_never_used_again(struct engine *e)
+{
+	struct dsec_holdings before = holdings_now(e->d), after;
+
+	for (int i = 0; i < 8; i++)
+		sandbox_end(e->d, egress_make(e->d));
+	expect(until(10000, (after = holdings_now(e->d),
+			     after.networks_discarded == before.networks_discarded + 8)));
+	expect(after.networks_reused == before.networks_reused);
+	expect(until(10000, holdings_now(e->d).networks_ending == 0));
+}
+
+static void an_engine_that_died_is_swept_and_the_next_one_leads_out(struct engine *e)
+{
+	struct dsec_id id = egress_make(e->d);
+	pid_t before = engine_pid(e);
+
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	(void)kill(before, SIGKILL);
+	expect(until(30000, engine_pid(e) > 0 && engine_pid(e) != before));
+	dsec_close(e->d);
+	e->d = NULL;
+	expect(until(30000, (e->d = engine_connect(e)) != NULL));
+	id = egress_make(e->d);
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	sandbox_end(e->d, id);
+}
+
+static void a_private_network_beside_it_has_no_way_out(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	opts.network = DSEC_NETWORK_PRIVATE;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	if (!expect(made.created == 1))
+		return;
+	expect(reads(e->d, made.ids[0], INTERNET, 80, ""));
+	expect(reads(e->d, made.ids[0], HOST, 80, ""));
+	sandbox_end(e->d, made.ids[0]);
+}
+
+/* A suite of its own: without --egress. */
+static void without_the_option_it_is_refused_with_the_remedy(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	opts.network = DSEC_NETWORK_EGRESS_UNPOLICED;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	expect(made.created == 0 && made.last.code == DSEC_UNSUPPORTED);
+	expect(!strcmp(made.last.step, "create.network"));
+	expect(strstr(made.last.detail, "--egress"));
+}
+
+static void a_range_that_cannot_be_is_refused_with_the_cause(struct engine *e)
+{
+	static const struct {
+		const char *range, *cause;
+	} cases[] = {
+		{ "198.51.0.0/16", "a route of this host lies in it" },
+		{ "10.200.0.1/16", "a range is wanted" },
+		{ "10.200.0.0", "a range is wanted" },
+		{ "10.200.0.0/30", "a range is wanted" },
+		{ "fd00::/16", "a range is wanted" },
+	};
+
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		char command[512];
+
+		(void)snprintf(command, sizeof command,
+			       "timeout 20 '%s' --instance egress-refused-%d --images /tmp "
+			       "--egress %s >/tmp/dsec-egress-%d.log 2>&1; [ $? = 1 ] || exit 1; "
+			       "grep -q '%s' /tmp/dsec-egress-%d.log; r=$?; "
+			       "rm -f /tmp/dsec-egress-%d.log; exit $r",
+			       DSECD_PATH, getpid(), cases[i].range, getpid(), cases[i].cause,
+			       getpid(), getpid());
+		expect(run(command));
+	}
+	(void)e; /* it goes on beside */
+}
+
+static const struct claim claims[] = {
+	CLAIM(the_internet_is_reached_and_sees_the_hosts_address),
+	CLAIM(neither_host_nor_metadata_nor_neighbours_are_reached),
+	CLAIM(its_address_cannot_be_changed_and_nobody_comes_in),
+	CLAIM(it_is_marked_wherever_it_shows),
+	CLAIM(namespaces_with_a_way_out_are_never_used_again),
+	CLAIM(a_private_network_beside_it_has_no_way_out),
+};
+
+static const struct claim claims_hurt[] = {
+	CLAIM(an_engine_that_died_is_swept_and_the_next_one_leads_out),
+};
+
+static const struct claim claims_off[] = {
+	CLAIM(without_the_option_it_is_refused_with_the_remedy),
+	CLAIM(a_range_that_cannot_be_is_refused_with_the_cause),
+};
+
+static const char *const arguments[] = { "--egress", RANGE, NULL };
+static const struct suite suites[] = {
+	SUITE("egress", claims, .arguments = arguments),
+	SUITE("egress of a dead engine", claims_hurt, .arguments = arguments, .is_hurt = true),
+	SUITE("no egress", claims_off),
+};
+
+/* Nothing of an engine is on the host. */
+static bool host_is_clean(void)
+{
+	return run("[ -z \"$(" NFT_TABLES ")\" ]") && run("! ip -o link | grep -q dsec-") &&
+	       run("[ \"$(ip -o link | wc -l)\" -le \"$(ls /sys/class/net | wc -l)\" ] || :");
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const cloud[] = { INTERNET, "169.254.169.254", "100.100.100.200",
+					     "168.63.129.16" };
+	pid_t internet;
+	int status;
+
+	if (system(NFT_TABLES " >/dev/null 2>&1")) {
+		printf("skipped: nft lists no tables here (apt-get install nftables; kernel with "
+		       "nf_tables)\n");
+		return SKIPPED;
+	}
+	if (!world_make(&internet))
+		return 1;
+	for (unsigned i = 0; i < sizeof cloud / sizeof *cloud; i++)
+		(void)server_start(internet, cloud[i], 80);
+	(void)server_start(0, "0.0.0.0", 80);
+	status = suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
+	if (!host_is_clean())
+		status = 1;
+	return status;
+}
