@@ -73,8 +73,9 @@ struct backend_options {
 /* What the backend holds, for `dsec check`. */
 struct backend_gauges {
 	uint64_t slots_made, slots_clean, slots_rebuilding, launchers, launchers_lost;
-	uint64_t built, reused; /* boxes built in all; of them on an untouched root */
-	uint64_t strays;	/* children of lost workers that were reaped */
+	uint64_t slots_quarantined; /* somebody may be left in them: nobody gets them */
+	uint64_t built, reused;	    /* boxes built in all; of them on an untouched root */
+	uint64_t strays;	    /* children of lost workers that were reaped */
 	/* Network namespaces there are; of them being torn down; taken again; not taken again. */
 	uint64_t networks, networks_ending, networks_reused, networks_discarded;
 };
@@ -186,6 +187,8 @@ struct backend_class {
 	void (*box_build)(struct box *box); /* spec and callbacks set; built() follows */
 	void (*box_unwind)(
 		struct box *box); /* built; all its runs ended or ending. gone() follows */
+	/* What is to go and does not: try again what can be. At any time. */
+	void (*box_retry)(struct box *box);
 	struct run *(*run_new)(struct box *box); /* NULL: runs_max in use */
 	void (*run_free)(struct run *run);
 	int (*run_start)(struct run *run, const struct run_spec *spec); /* started() follows if 0 */

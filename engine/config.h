@@ -42,6 +42,9 @@ enum {
 	IMAGE_LAYERS_MAX = 512,
 	IMPORT_S_MAX = 2 * 3600,
 	TTL_S_MAX = 30 * 24 * 3600,
+	CREATE_LIMIT_S = 60,  /* a sandbox that is not built by then is quarantined */
+	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */
+	QUARANTINE_RETRY_S = 5,
 };
 
 struct config {

@@ -302,13 +302,41 @@ static void control_stop(struct control *control, const char *why)
 {
 	if (control->stopping)
 		return;
-	control->stopping = true;
-	images_stop(control);
-	imports_stop(control);
 	log_info("stopping reason=\"%s\"", why);
 	io_cancel(control->io, &control->accept);
+	control_shards_stop(control);
+}
+
+void control_shards_stop(struct control *control)
+{
+	if (control->stopping)
+		return;
+	control->stopping = true;
+	control->stop_ns = io_clock_ns(control->io);
+	images_stop(control);
+	imports_stop(control);
 	for (uint32_t i = 0; i < control->node.shard_count; i++)
 		shard_stop(control->node.shards[i], control->io);
+}
+
+/* Most of the time that the keeper leaves us, so that we say what is left. */
+static uint64_t give_up_ns(const struct control *control)
+{
+	return control->stop_ns + control->config->stop_timeout_s * 800000000ull;
+}
+
+int control_stop_turn(struct control *control, uint64_t until_ns)
+{
+	uint64_t end_ns = give_up_ns(control);
+
+	if (control->stopping && !control->gave_up && io_clock_ns(control->io) >= end_ns) {
+		control->gave_up = true;
+		for (uint32_t i = 0; i < control->node.shard_count; i++)
+			shard_give_up(control->node.shards[i], control->io);
+	}
+	if (control->stopping && !control->gave_up && until_ns > end_ns)
+		until_ns = end_ns;
+	return io_turn(control->io, until_ns);
 }
 
 static void shard_stopped(struct mail *mail, void *owner)
@@ -382,9 +410,9 @@ void control_run(struct control *control)
 	log_info("ready instance=\"%s\" shards=%u sandboxes_max=%u", control->config->instance,
 		 control->node.shard_count, control->config->sandboxes_max);
 	while (control->shards_stopped < control->node.shard_count || imports_live(control)) {
-		r = io_turn(control->io,
-			    io_clock_ns(control->io) +
-				    (control->missing ? RESTART_PAUSE_NS : LOG_FLUSH_NS));
+		r = control_stop_turn(control,
+				      io_clock_ns(control->io) +
+					      (control->missing ? RESTART_PAUSE_NS : LOG_FLUSH_NS));
 		if (r < 0)
 			log_error("control loop failed err=%s, continuing", strerror(-r));
 		missing_start(control);

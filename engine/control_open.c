@@ -273,20 +273,30 @@ int control_open(const struct config *config, const struct engine_handover *hand
 }
 
 /* Shards that run (a failed start) are stopped as at the end. */
+/* Shards have stopped and touch nothing of theirs any more. */
+static void stop_report(const struct control *control)
+{
+	const struct node *node = &control->node;
+	uint64_t destroyed = 0, left = 0;
+
+	for (uint32_t i = 0; i < node->shard_count; i++) {
+		destroyed += node->shards[i]->stop_destroyed;
+		left += node->shards[i]->stop_left;
+	}
+	log_info("shards stopped destroyed=%llu left=%llu took_ms=%llu",
+		 (unsigned long long)destroyed, (unsigned long long)left,
+		 (unsigned long long)(io_clock_ns(control->io) - control->stop_ns) / 1000000);
+}
+
 static void shards_end(struct control *control)
 {
 	struct node *node = &control->node;
 
-	if (!control->stopping) {
-		control->stopping = true;
-		images_stop(control);
-		imports_stop(control);
-		for (uint32_t i = 0; i < node->shard_count; i++)
-			shard_stop(node->shards[i], control->io);
-	}
+	control_shards_stop(control);
 	while (control->shards_stopped < node->shard_count || imports_live(control))
-		if (io_turn(control->io, UINT64_MAX) < 0)
+		if (control_stop_turn(control, UINT64_MAX) < 0)
 			break;
+	stop_report(control);
 	for (uint32_t i = 0; i < node->shard_count; i++)
 		shard_end(node->shards[i], control->io);
 	(void)io_turn(control->io, 0); /* sends them */

@@ -22,7 +22,8 @@ struct control {
 	struct guard *guard;
 	struct image_table images;
 	struct imports imports;
-	bool stopping;
+	bool stopping, gave_up;
+	uint64_t stop_ns;	    /* when it was told to stop */
 	struct worker_pid *workers; /* not reaped yet */
 	struct mail *missing;	    /* lost workers that were not replaced yet */
 	uint32_t shards_stopped, next_shard;
@@ -37,5 +38,9 @@ struct control {
 };
 
 int control_launcher_start(struct control *control, struct shard *shard);
+/* Tell the shards to stop. */
+void control_shards_stop(struct control *control);
+/* One turn of the loop while they do, within limits. */
+int control_stop_turn(struct control *control, uint64_t until_ns);
 /* At the end, when the shards have ended: waits until every worker was reaped, within limits. */
 void control_workers_end(struct control *control);

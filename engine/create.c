@@ -206,12 +206,37 @@ static void create_one_done(struct part *part)
 		create_more(creation);
 }
 
+void create_overdue(struct sandbox *sandbox)
+{
+	struct part *part = sandbox->creator;
+	struct status s = { .code = DSEC_FAILED,
+			    .blame = DSEC_BLAME_PLATFORM,
+			    .error = ETIMEDOUT,
+			    .table = "container",
+			    .step = flow_step_name(&sandbox->box->flow),
+			    .detail = "it was not built in time; quarantined until it is gone" };
+
+	sandbox->creator = NULL;
+	sandbox->wanted_gone = true;
+	part->shard->stats.failed++;
+	emit_failed(part, sandbox->index, &s);
+	sandbox_quarantine(sandbox);
+	create_one_done(part);
+}
+
 static void box_built(struct box *box, int error)
 {
 	struct sandbox *sandbox = box->owner;
 	struct part *part = sandbox->creator;
 
 	sandbox->creator = NULL;
+	if (!part) { /* too late: see create_overdue() */
+		if (error)
+			sandbox_failed(sandbox);
+		else
+			sandbox_built(sandbox);
+		return;
+	}
 	if (error) {
 		struct status s = status_of_errno(error, "container", box->failed_step);
 

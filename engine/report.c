@@ -42,6 +42,8 @@ void check_part(struct part *part)
 		.forwards = pool_taken(&shard->forwards.all),
 		.inbounds = pool_taken(&shard->forwards.inbounds),
 		.tokens_refused = shard->forwards.tokens_refused,
+		.quarantined = shard->quarantined,
+		.slots_quarantined = gauges.slots_quarantined,
 	};
 	part_end(part, NULL, NULL);
 }

@@ -140,6 +140,8 @@ static void check_sum(struct dsec_wire_check *sum, const struct dsec_wire_check 
 	sum->refused_total += part->refused_total;
 	sum->failed_total += part->failed_total;
 	sum->launchers_lost += part->launchers_lost;
+	sum->quarantined += part->quarantined;
+	sum->slots_quarantined += part->slots_quarantined;
 	sum->networks += part->networks;
 	sum->networks_ending += part->networks_ending;
 	sum->networks_reused += part->networks_reused;

@@ -126,6 +126,8 @@ void part_end(struct part *part, const struct status *status, const struct emiss
 /* The ops, each in its own file. They end the part now or later. */
 void create_part(struct part *part);
 void create_part_cancel(struct part *part);
+/* It was not built in time: told so, and quarantined. */
+void create_overdue(struct sandbox *sandbox);
 void destroy_part(struct part *part);
 void exec_part(struct part *part);
 void file_part(struct part *part);

@@ -19,6 +19,15 @@
 
 static void sandbox_expired(struct timer *timer);
 
+/* Of a state that must not last: the timer is the lifetime's while it runs. */
+static void sandbox_deadline(struct sandbox *sandbox, uint32_t seconds)
+{
+	struct shard *shard = sandbox->shard;
+
+	(void)timer_set(&shard->timers, &sandbox->expiry, /* room for one per sandbox */
+			io_now_ns(shard->io) + seconds * 1000000000ull);
+}
+
 struct sandbox *sandbox_new(struct shard *shard)
 {
 	struct sandbox *sandbox = pool_take(&shard->sandboxes);
@@ -42,6 +51,7 @@ struct sandbox *sandbox_new(struct shard *shard)
 	sandbox->exec_next = 1;
 	sandbox->box->owner = sandbox;
 	sandbox->expiry.expired = sandbox_expired;
+	sandbox_deadline(sandbox, CREATE_LIMIT_S);
 	shard->sandboxes_live++;
 	return sandbox;
 }
@@ -51,6 +61,7 @@ void sandbox_free(struct sandbox *sandbox)
 	struct shard *shard = sandbox->shard;
 
 	timer_clear(&shard->timers, &sandbox->expiry);
+	shard->quarantined -= sandbox->state == DSEC_STATE_QUARANTINED;
 	shard->backend->class->box_free(sandbox->box);
 	if (sandbox->image)
 		image_put(shard, sandbox->image);
@@ -138,11 +149,76 @@ uint64_t sandbox_ttl_ms(const struct sandbox *sandbox)
 	return sandbox->expiry.at_ns > now_ns ? (sandbox->expiry.at_ns - now_ns) / 1000000 : 0;
 }
 
+/* ---- what does not end in time ---- */
+
+static void waiters_tell(struct sandbox *sandbox, const struct status *status)
+{
+	struct gone_waiter *waiter = sandbox->waiters, *next;
+
+	sandbox->waiters = NULL;
+	for (; waiter; waiter = next) {
+		struct part *part = waiter->part;
+
+		next = waiter->next;
+		free(waiter);
+		if (status)
+			status_merge(&part->status, status);
+		if (--part->running == 0)
+			part_end(part, NULL, NULL);
+	}
+}
+
+static struct status status_quarantined(void)
+{
+	return (struct status){
+		.code = DSEC_FAILED,
+		.blame = DSEC_BLAME_PLATFORM,
+		.error = EBUSY,
+		.table = "destroy",
+		.step = "quarantine",
+		.detail = "its processes do not die; it is tried again until they do"
+	};
+}
+
+void sandbox_quarantine(struct sandbox *sandbox)
+{
+	struct shard *shard = sandbox->shard;
+	const char *step = flow_step_name(&sandbox->box->flow);
+	struct status s = status_quarantined();
+
+	log_error("sandbox quarantined id=%u.%llx step=%s: it does not %s, trying again",
+		  shard->number, (unsigned long long)sandbox->id.lo, step ? step : "none",
+		  sandbox->state == DSEC_STATE_CREATING ? "come to be" : "end");
+	sandbox->state = DSEC_STATE_QUARANTINED;
+	shard->quarantined++;
+	sandbox_deadline(sandbox, QUARANTINE_RETRY_S);
+	waiters_tell(sandbox, &s);
+}
+
+static void sandbox_overdue(struct sandbox *sandbox)
+{
+	switch (sandbox->state) {
+	case DSEC_STATE_CREATING:
+		create_overdue(sandbox);
+		break;
+	case DSEC_STATE_DESTROYING:
+		sandbox_quarantine(sandbox);
+		break;
+	default:
+		sandbox->box->backend->class->box_retry(sandbox->box);
+		sandbox_deadline(sandbox, QUARANTINE_RETRY_S);
+	}
+}
+
 static void sandbox_expired(struct timer *timer)
 {
 	struct sandbox *sandbox = container_of(timer, struct sandbox, expiry);
 	uint32_t cause;
 
+	if (sandbox->state != DSEC_STATE_RUNNING) {
+		sandbox_overdue(sandbox);
+		return;
+	}
 	(void)lifetime_end_ns(&sandbox->lifetime, sandbox_is_busy(sandbox), &cause); /* it is now */
 	sandbox_destroy(sandbox, cause, NULL);
 }
@@ -170,6 +246,7 @@ static void sandbox_died(struct box *box, int status)
 
 void sandbox_built(struct sandbox *sandbox)
 {
+	sandbox->shard->quarantined -= sandbox->state == DSEC_STATE_QUARANTINED;
 	sandbox->state = DSEC_STATE_RUNNING;
 	sandbox->created_ns = io_now_ns(sandbox->shard->io);
 	sandbox->lifetime.ttl_from_ns = sandbox->created_ns;
@@ -184,19 +261,11 @@ void sandbox_built(struct sandbox *sandbox)
 /* Frees it, then tells those who wait for its end. */
 static void sandbox_free_and_tell(struct sandbox *sandbox)
 {
-	struct gone_waiter *waiter = sandbox->waiters;
+	struct sandbox last = { .waiters = sandbox->waiters };
 
 	sandbox->waiters = NULL;
 	sandbox_free(sandbox);
-	while (waiter) {
-		struct gone_waiter *next = waiter->next;
-		struct part *part = waiter->part;
-
-		free(waiter);
-		if (--part->running == 0)
-			part_end(part, NULL, NULL);
-		waiter = next;
-	}
+	waiters_tell(&last, NULL);
 }
 
 void sandbox_failed(struct sandbox *sandbox)
@@ -216,7 +285,7 @@ static void sandbox_remember(const struct sandbox *sandbox)
 /* When its box is gone, and so are its execs and operations on files. */
 static void sandbox_try_free(struct sandbox *sandbox)
 {
-	if (sandbox->state != DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
+	if (sandbox->state < DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
 	    sandbox->files || sandbox->usage_readers)
 		return;
 	sandbox_remember(sandbox);
@@ -268,10 +337,16 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 		sandbox->wanted_gone = true;
 		return;
 	}
+	if (sandbox->state == DSEC_STATE_QUARANTINED) {
+		struct status s = status_quarantined();
+
+		waiters_tell(sandbox, &s);
+		return;
+	}
 	if (sandbox->state == DSEC_STATE_DESTROYING)
 		return;
 	sandbox->state = DSEC_STATE_DESTROYING;
-	timer_clear(&sandbox->shard->timers, &sandbox->expiry);
+	sandbox_deadline(sandbox, DESTROY_LIMIT_S);
 	execs_end(sandbox);
 	files_end(sandbox);
 	forwards_end(sandbox);

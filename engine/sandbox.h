@@ -2,7 +2,11 @@
  * Sandboxes of a shard: what a client knows by id. Made by create.c, ended here.
  *
  *	creating --built--> running --destroy, ttl, death of PID 1--> destroying --gone--> (freed)
- *	        \--failed--> (freed)
+ *	        \--failed--> (freed)                                          |
+ *	        \--its time passed--> quarantined <--its time passed----------/
+ *
+ * A quarantined one is visible, keeps its place and its slot, and is tried again until it is gone;
+ * nobody waits for it.
  */
 #pragma once
 
@@ -84,6 +88,8 @@ static inline uint16_t sandbox_event_flags(const struct sandbox *sandbox)
 struct sandbox *sandbox_new(struct shard *shard);
 /* Its box is built: running. */
 void sandbox_built(struct sandbox *sandbox);
+/* Whoever waits is told that it may never be gone; it is tried again. */
+void sandbox_quarantine(struct sandbox *sandbox);
 /* It could not be built and nothing of it is left. */
 void sandbox_failed(struct sandbox *sandbox);
 void sandbox_free(struct sandbox *sandbox);

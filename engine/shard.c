@@ -136,6 +136,9 @@ static int shard_open(struct shard *shard)
 /* What needs the thread's own ring goes on it. */
 static void shard_close(struct shard *shard)
 {
+	/* Ended operations of what is left may still write: the process' end frees it all. */
+	if (shard->gave_up)
+		return;
 	if (shard->backend)
 		shard->backend->class->close(shard->backend);
 	io_close(shard->io);

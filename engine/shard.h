@@ -77,7 +77,7 @@ struct shard {
 	struct shard_stats stats;
 	struct client *clients;
 	uint64_t client_sequence;
-	uint32_t sandboxes_live, creates_waiting, clients_live;
+	uint32_t sandboxes_live, quarantined, creates_waiting, clients_live;
 	/* channels whose rings are looked at every turn, and those with events to announce */
 	struct channel *awake, *announce;
 	uint32_t backlogged; /* channels that wait for room in the client's memory */
@@ -88,9 +88,13 @@ struct shard {
 	pthread_t thread;
 	int start_error;
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
-	bool stopping, draining, ended;
+	bool stopping, draining, stopped, ended;
+	bool gave_up;		   /* its time to stop passed: what is left is left */
+	uint64_t destroyed_before; /* of stats, when it was told to stop */
+	/* What came of it, for the control thread once it has stopped. */
+	uint64_t stop_destroyed, stop_left;
 	struct ending ending; /* of all, when the engine stops */
-	struct mail stop_mail, stopped_mail, end_mail;
+	struct mail stop_mail, give_up_mail, stopped_mail, end_mail;
 };
 
 /* Starts the thread and returns when its loop can take mail: 0 or -errno. */
@@ -102,6 +106,8 @@ int shard_start(struct node *node, uint32_t number, struct shard **ret);
  */
 void shard_stop(struct shard *shard, struct io *from);
 void shard_end(struct shard *shard, struct io *from);
+/* Its time to stop passed: it says what is left, and has stopped. */
+void shard_give_up(struct shard *shard, struct io *from);
 /* After the thread ended. */
 void shard_free(struct shard *shard);
 /* One turn of its loop. */

@@ -124,11 +124,19 @@ void shard_turn(struct shard *shard)
 
 /* ---- stopping ---- */
 
+static void shard_has_stopped(struct shard *shard)
+{
+	if (shard->stopped)
+		return;
+	shard->stopped = true;
+	shard->stop_destroyed = shard->stats.destroyed - shard->destroyed_before;
+	shard->stop_left = shard->sandboxes_live;
+	control_shard_stopped(shard->node->control, shard);
+}
+
 static void slots_given_back(void *owner)
 {
-	struct shard *shard = owner;
-
-	control_shard_stopped(shard->node->control, shard);
+	shard_has_stopped(owner);
 }
 
 void shard_check_stopped(struct shard *shard)
@@ -147,6 +155,7 @@ static void stop_arrived(struct mail *mail, void *owner)
 
 	(void)mail;
 	shard->stopping = true;
+	shard->destroyed_before = shard->stats.destroyed;
 	clients_close(shard);
 	forwards_stop(&shard->forwards);
 	sandboxes_destroy_all(shard);
@@ -157,6 +166,49 @@ void shard_stop(struct shard *shard, struct io *from)
 {
 	shard->stop_mail.deliver = stop_arrived;
 	mail_send(from, shard->io, &shard->stop_mail);
+}
+
+static void sandboxes_left_log(const struct shard *shard)
+{
+	enum { LINES_MAX = 16 };
+	uint32_t lines = 0;
+
+	for (uint32_t i = 0; i < shard->sandboxes.count && lines < LINES_MAX; i++) {
+		const struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
+		const char *step = sandbox ? flow_step_name(&sandbox->box->flow) : NULL;
+
+		if (!sandbox)
+			continue;
+		log_error("sandbox left id=%u.%llx state=%u step=%s execs=%u", shard->number,
+			  (unsigned long long)sandbox->id.lo, (unsigned int)sandbox->state,
+			  step ? step : "none", sandbox->exec_count);
+		lines++;
+	}
+}
+
+static void give_up_arrived(struct mail *mail, void *owner)
+{
+	struct shard *shard = owner;
+	struct backend_gauges gauges;
+
+	(void)mail;
+	if (shard->stopped)
+		return;
+	shard->gave_up = true;
+	shard->backend->class->gauges(shard->backend, &gauges);
+	log_error("shard does not stop in time shard=%u sandboxes=%u clients=%u requests=%u"
+		  " slots=%llu quarantined=%llu, leaving them",
+		  shard->number, shard->sandboxes_live, shard->clients_live,
+		  pool_taken(&shard->requests), (unsigned long long)gauges.slots_made,
+		  (unsigned long long)gauges.slots_quarantined);
+	sandboxes_left_log(shard);
+	shard_has_stopped(shard);
+}
+
+void shard_give_up(struct shard *shard, struct io *from)
+{
+	shard->give_up_mail.deliver = give_up_arrived;
+	mail_send(from, shard->io, &shard->give_up_mail);
 }
 
 static void end_arrived(struct mail *mail, void *owner)

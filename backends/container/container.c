@@ -87,7 +87,9 @@ static int give_slot(struct flow *f)
 
 	if (!box->slot)
 		return FLOW_NEXT;
-	if (!slot_give(&c->slots, box->slot))
+	if (box->slot->unswept)
+		quarantine_slot(c, box->slot);
+	else if (!slot_give(&c->slots, box->slot))
 		prepare_slots(c);
 	box->slot = NULL;
 	return FLOW_NEXT;
@@ -199,7 +201,10 @@ static void swept(struct launch_call *call, const struct launch_reply *reply)
 		flow_resume(&box->box.flow, 0); /* lost again: ask the next worker */
 		return;
 	}
-	slot_cgroup_gone(containers_of(box->box.backend), slot);
+	if (reply->error)
+		slot->unswept = true;
+	else
+		slot_cgroup_gone(containers_of(box->box.backend), slot);
 	slot->suspect = true;
 	box->lost = false;
 	flow_resume(&box->box.flow, reply->error ? -reply->error : -EPIPE);
@@ -353,6 +358,15 @@ static void container_unwind(struct box *box)
 	flow_unwind(&box->flow);
 }
 
+/* What does not die of one SIGKILL hardly dies of two; but whoever kept it may be gone. */
+static void container_retry(struct box *base)
+{
+	struct container *box = container_of_box(base);
+
+	if (box->killing)
+		child_kill(&box->init);
+}
+
 static void usage_replied(struct launch_call *call, const struct launch_reply *reply)
 {
 	struct container *box = container_of(call, struct container, usage_call);
@@ -410,6 +424,7 @@ static void container_gauges(const struct backend *b, struct backend_gauges *ret
 		.slots_made = c->slots.count - counts[SLOT_EMPTY],
 		.slots_clean = counts[SLOT_CLEAN],
 		.slots_rebuilding = counts[SLOT_REBUILDING] + counts[SLOT_DIRTY],
+		.slots_quarantined = counts[SLOT_QUARANTINED],
 		.launchers = team_workers(&c->team),
 		.launchers_lost = c->team.lost,
 		.built = c->built,
@@ -436,6 +451,7 @@ const struct backend_class container_class = {
 	.box_free = container_box_free,
 	.box_build = container_build,
 	.box_unwind = container_unwind,
+	.box_retry = container_retry,
 	.run_new = container_run_new,
 	.run_free = container_run_free,
 	.run_start = container_run_start,

@@ -123,6 +123,8 @@ void prepare_slots(struct containers *c);
 /* Slots of an image that is going are given back, those of others stay. */
 void prepare_forget(struct backend *b, uint32_t image);
 void prepare_drain(struct containers *c);
+/* quarantine.c: a slot in which somebody may be left: swept again and again until nobody is. */
+void quarantine_slot(struct containers *c, struct slot *slot);
 /* A slot whose preparation had not begun may be taken at once. */
 bool prepare_withdraw(struct containers *c, struct slot *slot);
 

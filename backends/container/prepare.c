@@ -32,7 +32,10 @@ static void prepare_end(struct preparation *p, enum slot_state state)
 	p->slot->user = NULL;
 	if (state == SLOT_EMPTY)
 		slot_cgroup_gone(c, p->slot);
-	slot_move(&c->slots, p->slot, state);
+	if (state == SLOT_QUARANTINED)
+		quarantine_slot(c, p->slot);
+	else
+		slot_move(&c->slots, p->slot, state);
 	pool_put(&c->preparations, p);
 	if (c->drained)
 		prepare_drain(c);
@@ -52,6 +55,8 @@ static void prepare_replied(struct launch_call *call, const struct launch_reply 
 	if (!reply) {
 		/* The worker was lost half-way: whatever there is of the slot goes. */
 		prepare_ask(p, LAUNCH_SWEEP);
+	} else if (call->request.op != LAUNCH_BUILD && reply->error) {
+		prepare_end(p, SLOT_QUARANTINED);
 	} else if (call->request.op != LAUNCH_BUILD) {
 		prepare_end(p, SLOT_EMPTY);
 	} else if (reply->error || p->in->drained || slot->forgotten) {
@@ -123,7 +128,8 @@ void prepare_drain(struct containers *c)
 	       (p = prepare_begin(c, slot)))
 		prepare_ask(p, LAUNCH_DROP);
 	networks_drain(&c->networks);
-	if (!pool_taken(&c->preparations) && !networks_made(&c->networks) && c->drained) {
+	if (!pool_taken(&c->preparations) && !c->slots.counts[SLOT_QUARANTINED] &&
+	    !networks_made(&c->networks) && c->drained) {
 		void (*drained)(void *) = c->drained;
 
 		c->drained = NULL;

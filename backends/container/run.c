@@ -156,7 +156,10 @@ static void kill_replied(struct launch_call *call, const struct launch_reply *re
 		 * Not empty yet (a zombie of ours, a slow death), or the worker was lost. A leaf
 		 * that was killed must not stay, even if the sandbox ends: the slot outlives it.
 		 */
-		team_call(&c->team, &run->kill_call);
+		if (reply)
+			team_call_later(&c->team, &run->kill_call);
+		else
+			team_call(&c->team, &run->kill_call);
 		return;
 	}
 	box->slot->leaves_made &= ~(1ull << run->leaf);
@@ -289,8 +292,12 @@ static void lost_emptied(struct launch_call *call, const struct launch_reply *re
 	struct container_run *run = container_of(call, struct container_run, call);
 	struct container *box = container_of_box(run->run.box);
 
-	if (!reply || (reply->error && reply->error != ENOENT)) {
+	if (!reply) {
 		leaf_ask(run);
+		return;
+	}
+	if (reply->error && reply->error != ENOENT) {
+		team_call_later(&containers_of(run->run.box->backend)->team, call);
 		return;
 	}
 	box->slot->leaves_made &= ~(1ull << run->leaf);

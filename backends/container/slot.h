@@ -5,6 +5,8 @@
  *
  *	empty --build--> clean --take--> taken --give--> clean	(untouched)
  *	                                       \-------> dirty --rebuild--> clean
+ *
+ * Where somebody may be left in one it is quarantined: nobody gets it until it was swept.
  */
 #pragma once
 
@@ -13,7 +15,15 @@
 
 #include "backends/container/launch.h"
 
-enum slot_state { SLOT_EMPTY, SLOT_CLEAN, SLOT_TAKEN, SLOT_DIRTY, SLOT_REBUILDING, SLOT_STATES };
+enum slot_state {
+	SLOT_EMPTY,
+	SLOT_CLEAN,
+	SLOT_TAKEN,
+	SLOT_DIRTY,
+	SLOT_REBUILDING,
+	SLOT_QUARANTINED,
+	SLOT_STATES
+};
 
 enum { LEAVES_MAX = 64 };
 
@@ -35,6 +45,7 @@ struct slot {
 	bool young;	      /* taken before its baseline's clock tick was over */
 	bool forgotten;	      /* its image goes: it is not made anew */
 	bool suspect;	      /* something went wrong in it */
+	bool unswept;	      /* somebody may be left in it */
 	void *user;	      /* the backend's, of a rebuild */
 };
 

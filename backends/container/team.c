@@ -303,6 +303,27 @@ void team_call(struct team *team, struct launch_call *call)
 	team_feed(team);
 }
 
+static void call_is_due(struct timer *timer)
+{
+	struct launch_call *call = container_of(timer, struct launch_call, later);
+
+	team_call(call->team, call);
+}
+
+void team_call_later(struct team *team, struct launch_call *call)
+{
+	enum { PAUSE_MS = 100, DOUBLINGS_MAX = 6, LOOK_MS = 50 };
+	uint64_t pause_ms = (uint64_t)PAUSE_MS
+			    << (call->tries < DOUBLINGS_MAX ? call->tries : DOUBLINGS_MAX);
+
+	call->tries++;
+	call->team = team;
+	call->request.limit_ms = LOOK_MS;
+	call->later.expired = call_is_due;
+	if (timer_set(team->timers, &call->later, io_now_ns(team->io) + pause_ms * 1000000) < 0)
+		team_call(team, call);
+}
+
 bool team_withdraw(struct team *team, struct launch_call *call)
 {
 	struct launch_call **at = &team->queue[call->class].first;

@@ -26,6 +26,10 @@ struct launch_call {
 	enum team_class class;
 	uint64_t sequence;
 	bool queued, sent;
+	/* team_call_later(): */
+	struct team *team;
+	struct timer later;
+	uint32_t tries;
 	/*
 	 * What came with the reply is done()'s, if it says so here; else it is closed. -1: none.
 	 */
@@ -87,6 +91,11 @@ void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t
 void team_add(struct team *team, int channel_fd, int pid);
 /* Queue a call; request, payload, fds, class and done are set. */
 void team_call(struct team *team, struct launch_call *call);
+/*
+ * The same after a pause that grows from a tenth of a second to five, for what waits for somebody's
+ * end: it is looked at for a moment then, so that it keeps no worker from others.
+ */
+void team_call_later(struct team *team, struct launch_call *call);
 /* Take a call that was not sent back out of the queue: true if it was there. */
 bool team_withdraw(struct team *team, struct launch_call *call);
 uint32_t team_workers(const struct team *team);

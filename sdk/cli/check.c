@@ -164,6 +164,8 @@ static json_t *holdings_json(const struct dsec_holdings *h)
 		{ "destroyed_total", h->destroyed_total },
 		{ "refused_total", h->refused_total },
 		{ "failed_total", h->failed_total },
+		{ "quarantined", h->quarantined },
+		{ "slots_quarantined", h->slots_quarantined },
 	};
 	json_t *object = json_object();
 
@@ -218,6 +220,10 @@ static void text_show(const struct check *check)
 		(void)printf("loops:   %" PRIu64 " callbacks, %" PRIu64
 			     " over 1 ms, the longest %" PRIu64 " us\n",
 			     h->callbacks, h->callbacks_over_1ms, h->callback_max_ns / 1000);
+		if (h->quarantined || h->slots_quarantined)
+			(void)printf("caught:  %" PRIu64 " sandboxes and %" PRIu64
+				     " slots that do not end; they are tried again\n",
+				     h->quarantined, h->slots_quarantined);
 	} else {
 		(void)puts("engine:  none listens");
 	}

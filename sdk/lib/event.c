@@ -345,6 +345,7 @@ BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
 BODY_SAME(dsec_holdings, dsec_wire_check, callback_max_ns);
 BODY_SAME(dsec_holdings, dsec_wire_check, launchers_lost);
+BODY_SAME(dsec_holdings, dsec_wire_check, slots_quarantined);
 BODY_SAME(dsec_holdings, dsec_wire_check, tokens_refused);
 BODY_SAME(dsec_forward, dsec_wire_forward, address);
 BODY_SAME(dsec_forward, dsec_wire_forward, token);

@@ -134,6 +134,11 @@ static void stub_box_build(struct box *box)
 	flow_build(&box->flow);
 }
 
+static void stub_box_retry(struct box *box)
+{
+	assert(box_of(box)->taken);
+}
+
 static void stub_box_unwind(struct box *box)
 {
 	struct stub *stub = stub_of(box->backend);
@@ -510,6 +515,7 @@ static const struct backend_class stub_class = {
 	.box_free = stub_box_free,
 	.box_build = stub_box_build,
 	.box_unwind = stub_box_unwind,
+	.box_retry = stub_box_retry,
 	.run_new = stub_run_new,
 	.run_free = stub_run_free,
 	.run_start = stub_run_start,

@@ -476,6 +476,8 @@ struct dsec_holdings {
 	uint64_t launchers_lost;
 	uint64_t networks, networks_ending, networks_reused, networks_discarded;
 	uint64_t forwards, inbounds, tokens_refused; /* inbounds: connections to ports now */
+	uint64_t quarantined,
+		slots_quarantined; /* sandboxes and slots that do not end: tried again */
 };
 
 int64_t dsec_check(struct dsec *d, const struct dsec_call *call);

@@ -519,7 +519,8 @@ struct dsec_wire_check {
 	uint64_t launchers_lost;
 	uint64_t networks, networks_ending, networks_reused, networks_discarded;
 	uint64_t forwards, inbounds, tokens_refused;
-	uint64_t reserved[1];
+	uint64_t quarantined, slots_quarantined; /* sandboxes and slots that do not end */
+	uint64_t reserved[4];
 };
 /* Alignment would be padding on one side only if a struct were not a multiple of 8. */
 DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);
