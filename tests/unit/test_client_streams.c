@@ -115,3 +115,60 @@ Test(client_streams, input_that_cannot_be_is_refused_before_it_is_sent)
 	dsec_close(d);
 	peer_stop(peer);
 }
+
+/* ---- signals and sizes ---- */
+
+static void serve_ask(struct peer *peer, uint32_t channel, const struct dsec_ring_request *request,
+		      const void *payload)
+{
+	(void)payload;
+	*(struct dsec_ring_request *)peer->options.state = *request;
+	peer_done(peer, channel, request);
+}
+
+BOTH_TRANSPORTS(signals_and_sizes_name_their_exec)
+{
+	struct dsec_ring_request seen;
+	struct peer *peer =
+		peer_start(transport, &(struct peer_options){ .serve = serve_ask, .state = &seen });
+	struct dsec *d = peer_connect(peer, 0);
+
+	wait_last(d, dsec_signal(d, NULL, sandbox, 7, 15), DSEC_OK);
+	cr_assert_eq(seen.op, DSEC_OP_SIGNAL);
+	cr_assert(seen.subject.hi == sandbox.hi && seen.subject.lo == sandbox.lo);
+	cr_assert_eq(seen.exec, 7);
+	cr_assert(seen.number[0] == 15 && seen.number[1] == 0);
+	wait_last(d, dsec_signal(d, NULL, sandbox, 8, 9 | DSEC_SIGNAL_ALL), DSEC_OK);
+	cr_assert(seen.number[0] == 9 && seen.number[1] == DSEC_SIGNAL_ALL);
+	wait_last(d, dsec_resize(d, NULL, sandbox, 9, 24u << 16 | 80), DSEC_OK);
+	cr_assert_eq(seen.op, DSEC_OP_RESIZE);
+	cr_assert_eq(seen.exec, 9);
+	cr_assert(seen.number[0] == 24 && seen.number[1] == 80);
+	dsec_close(d);
+	peer_stop(peer);
+}
+
+Test(client_streams, what_is_no_signal_or_size_is_not_sent)
+{
+	struct dsec_ring_request seen;
+	struct peer *peer = peer_start(
+		DSEC_TRANSPORT_RING, &(struct peer_options){ .serve = serve_ask, .state = &seen });
+	struct dsec *d = peer_connect(peer, 0);
+	struct dsec_bytes argv[] = { { "/bin/cat", 8 } };
+	struct dsec_exec_opts opts = { .size = sizeof(opts), .argv = argv, .argc = 1, .rows = 1 };
+
+	cr_assert_eq(dsec_signal(d, NULL, sandbox, 1, 0), -EINVAL);
+	cr_assert_eq(dsec_signal(d, NULL, sandbox, 1, -1), -EINVAL);
+	cr_assert_eq(dsec_signal(d, NULL, sandbox, 1, 65), -EINVAL);
+	cr_assert_eq(dsec_signal(d, NULL, sandbox, 1, 15 | 1 << 12), -EINVAL);
+	cr_assert_eq(dsec_resize(d, NULL, sandbox, 1, 24), -EINVAL);
+	cr_assert_eq(dsec_resize(d, NULL, sandbox, 1, 24u << 16), -EINVAL);
+	cr_assert_eq(dsec_exec(d, NULL, sandbox, &opts), -EINVAL); /* rows without a terminal */
+	opts.rows = 0;
+	opts.rlimit_count = 17;
+	cr_assert_eq(dsec_exec(d, NULL, sandbox, &opts), -EINVAL);
+	opts.rlimit_count = 1; /* and no rlimits */
+	cr_assert_eq(dsec_exec(d, NULL, sandbox, &opts), -EINVAL);
+	dsec_close(d);
+	peer_stop(peer);
+}

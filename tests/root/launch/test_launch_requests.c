@@ -187,6 +187,47 @@ static void fields_out_of_range_are_refused(struct harness *h)
 	expect(harness_ask(h, 0, &build, NULL).error == EINVAL);
 }
 
+static void terminals_and_limits_must_be_as_announced(struct harness *h)
+{
+	static const struct {
+		struct launch_limit limit;
+		uint32_t count;
+		int error;
+	} limits[] = {
+		{ { 7, 0, 5, 4 }, 1, EINVAL },		       /* soft over hard */
+		{ { LAUNCH_LIMITS_MAX, 0, 1, 1 }, 1, EINVAL }, /* no resource */
+		{ { 7, 1, 1, 1 }, 1, EINVAL },		       /* reserved */
+		{ { 7, 0, 1, 1 }, 2, EINVAL },		       /* the strings are no limits */
+		{ { 7, 0, 1, 1 }, LAUNCH_LIMITS_MAX + 1, EINVAL },
+		{ { 7, 0, 1, 1 }, UINT32_MAX, EINVAL },
+		{ { 7, 0, 1, 1 }, 1, ENOENT }, /* as it should be; there is no such slot */
+	};
+	struct launch_request request = harness_request(h, LAUNCH_SIGNAL, 0);
+	char payload[sizeof(struct launch_limit) + 6];
+
+	for (unsigned i = 0; i < sizeof limits / sizeof *limits; i++) {
+		memcpy(payload, &limits[i].limit, sizeof limits[i].limit);
+		memcpy(payload + sizeof limits[i].limit, "a\0b\0/\0", 6);
+		struct exec_packet p = exec_packet(h, payload, sizeof payload);
+
+		p.request.limit_count = limits[i].count;
+		if (!expect(exec_send(h, &p) == limits[i].error))
+			note("case %u", i);
+	}
+	/* A terminal is made here: none comes along. */
+	struct exec_packet p = exec_packet(h, "a\0b\0/\0", 6);
+
+	p.request.flags = LAUNCH_TTY;
+	expect(exec_send(h, &p) == EINVAL);
+	for (int signal = 65; signal < 70; signal++) {
+		request.signal = signal;
+		expect(harness_ask(h, 0, &request, NULL).error == EINVAL);
+	}
+	request.signal = 15;
+	request.limit_count = 1;
+	expect(harness_ask(h, 0, &request, NULL).error == EINVAL);
+}
+
 static void a_process_that_is_no_sandbox_is_not_entered(struct harness *h)
 {
 	struct exec_packet p = exec_packet(h, "/bin/true\0b\0/\0", 14);
@@ -210,16 +251,18 @@ static void random_changes_never_end_the_worker(struct harness *h)
 
 	for (unsigned round = 0; round < 4000; round++) {
 		struct exec_packet p = exec_packet(h, "probe\0b\0/\0", 10);
-		const unsigned op = (unsigned)(random_next(&seed) % 3);
+		static const uint32_t ops[] = { LAUNCH_EXEC, LAUNCH_STAT, LAUNCH_BUILD,
+						LAUNCH_SIGNAL, LAUNCH_RESIZE };
+		const uint32_t op = ops[random_next(&seed) % (sizeof ops / sizeof *ops)];
 		struct launch_reply reply;
 
 		/* Only what cannot start anything or wait: execs of nobody, statistics, builds. */
-		p.request.op = op == 0 ? LAUNCH_EXEC : op == 1 ? LAUNCH_STAT : LAUNCH_BUILD;
+		p.request.op = op;
 		for (unsigned i = 0; i < 4; i++)
 			((uint8_t *)&p)[random_next(&seed) % sizeof p] =
 				(uint8_t)random_next(&seed);
 		p.request.slot |= 0x100;
-		p.request.op = op == 0 ? LAUNCH_EXEC : op == 1 ? LAUNCH_STAT : LAUNCH_BUILD;
+		p.request.op = op;
 		p.request.flags = 0;
 		if (!expect(send(h->channels[0], &p, sizeof p.request + random_next(&seed) % 20,
 				 MSG_NOSIGNAL) > 0))
@@ -281,6 +324,7 @@ static const struct harness_test tests[] = {
 	TEST(operations_that_do_not_exist_are_refused),
 	TEST(strings_must_be_as_announced),
 	TEST(fields_out_of_range_are_refused),
+	TEST(terminals_and_limits_must_be_as_announced),
 	TEST(a_process_that_is_no_sandbox_is_not_entered),
 	TEST(random_changes_never_end_the_worker),
 	TEST(an_image_cannot_lead_mounts_elsewhere, .image = "link"),
