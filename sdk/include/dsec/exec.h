@@ -75,6 +75,17 @@ struct dsec_result {
  * With DSEC_EXEC_DETACH DSEC_EV_DONE comes when the program runs, with reason DSEC_RUNNING; the
  * default timeout is then the longest there is. dsec_attach() has the rest.
  *
+ * With DSEC_EXEC_TTY the program has a terminal of its own, of `rows` and `columns`, as stdin,
+ * stdout and stderr, and leads its session: all output is stream 1. With DSEC_EXEC_INPUT_STREAM
+ * what dsec_input() gives is typed, so that Ctrl-C (byte 3) is a SIGINT; the end of the stream is
+ * typed as Ctrl-D (byte 4, twice in the middle of a line), the end of file where the program reads
+ * lines and did not choose another character. When the program has ended its terminal is hung up,
+ * and whoever else has it does not hold the result up. A sandbox has 64 terminals at a time;
+ * DSEC_NOT_STARTED at step "tty": it holds all of them, or put something else where they are.
+ *
+ * `rlimits` are the program's alone. DSEC_DENIED at step "limit.NAME": it is above what this host
+ * gives.
+ *
  * An exec that is over is kept for a while, see dsecd(8): how it ended, and head and tail.
  */
 int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
