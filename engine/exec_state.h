@@ -43,6 +43,7 @@ struct stream {
 	uint64_t tail_wish; /* of the tail; more may be kept for readers */
 	int fd;		    /* -1: closed */
 	bool reading;
+	bool is_held;	  /* not read, for want of a reader that goes on */
 	bool is_terminal; /* does not wait, and stays open to the exec's end: see exec_tty.c */
 	bool is_hung_up;  /* nobody has the other end open */
 	char *buffer;

@@ -49,15 +49,20 @@ static void stream_got(struct io_op *op, int res)
 
 void exec_stream_read(struct stream *stream)
 {
-	const struct exec *exec = stream->exec;
+	struct exec *exec = stream->exec;
 	uint64_t room;
 
 	if (stream->fd < 0 || stream->reading || stream->is_hung_up || exec->run_over ||
 	    exec->stopping)
 		return;
 	room = readers_room(exec, stream);
-	if (!room)
+	if (!room) {
+		stream->is_held = true;
 		return;
+	}
+	if (stream->is_held)
+		exec->output_ns = io_now_ns(exec->shard->io); /* it was not silent: nobody heard */
+	stream->is_held = false;
 	stream->reading = true;
 	stream->op.done = stream_got;
 	io_read(exec->shard->io, &stream->op, stream->fd, stream->buffer,
@@ -67,8 +72,7 @@ void exec_stream_read(struct stream *stream)
 bool exec_is_held_back(const struct exec *exec)
 {
 	for (int i = 0; i < EXEC_STREAMS; i++)
-		if (exec->streams[i].fd >= 0 && !exec->streams[i].reading &&
-		    !exec->streams[i].is_hung_up)
+		if (exec->streams[i].is_held)
 			return true;
 	return false;
 }

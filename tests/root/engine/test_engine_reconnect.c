@@ -15,6 +15,7 @@
 
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_follow.h"
 #include "tests/root/engine/engine_harness.h"
 
 enum { THREADS = 4, FLIGHT = 16, KILLS = 3, CUTS = 20, FD_MAX = 256, RUNS_MAX = 4096 };
@@ -355,6 +356,92 @@ static void so_they_do_too_over_the_stream(struct engine *e)
 	check_cuts(e, true);
 }
 
+/* ---- streams ---- */
+
+/* Cuts the newest connection and waits until the library has another. */
+static void stream_cut(struct engine *e, int harness_fd)
+{
+	int fd = connection_fd(e, harness_fd);
+
+	expect(fd >= 0 && shutdown(fd, SHUT_RDWR) == 0);
+}
+
+static void check_streams(struct engine *e, bool by_stream)
+{
+	enum { LINES = 3000, LINE = 8, EVERY = LINES * LINE / 8 };
+	static char all[LINES * LINE + 1];
+	struct dsec *d = connect_staying(e, by_stream);
+	struct dsec_id id = sandbox_make(e->d);
+	struct command c = SH("i=0; while [ $i -lt 3000 ]; do printf '%07d\\n' $i; i=$((i+1));"
+			      "[ $((i % 100)) = 0 ] && sleep 0.01; done; exit 8");
+	int harness_fd = connection_fd(e, -1);
+	uint64_t cut_at = EVERY;
+	unsigned cuts = 0;
+
+	for (int i = 0; i < LINES; i++)
+		(void)snprintf(all + i * LINE, LINE + 1, "%07d\n", i);
+	c.flags = DSEC_EXEC_STREAM | DSEC_EXEC_CAPTURE;
+	struct follower f = follower_of(d, command_start(d, id, &c, NULL));
+
+	while (follower_step(&f, LAST_MS) && !f.last) {
+		if (f.streams[0].next < cut_at)
+			continue;
+		stream_cut(e, harness_fd);
+		cut_at = f.streams[0].next + EVERY;
+		cuts++;
+	}
+	expect(cuts >= 4 && f.result && f.result->reason == DSEC_EXIT);
+	expect(f.result && f.result->exit_code == 8 && !f.streams[0].gaps);
+	expect(follower_has(&f, 1, all, LINES * LINE));
+	expect(f.result && f.result->outputs[0].head.bytes == LINES * LINE &&
+	       !memcmp(f.result->outputs[0].head.data, all, LINES * LINE));
+	follower_done(&f);
+	sandbox_end(e->d, id);
+	dsec_close(d);
+}
+
+static void streams_go_on_to_the_byte_when_connections_are_cut(struct engine *e)
+{
+	check_streams(e, false);
+	check_streams(e, true);
+}
+
+/* What was given and not answered is given again, and taken once. */
+static void input_is_taken_once_when_connections_are_cut(struct engine *e)
+{
+	enum { CHUNK = 20000, COUNT = 60 };
+	struct dsec *d = connect_staying(e, false);
+	auto_free char *all = malloc(CHUNK * COUNT);
+	struct dsec_id id = sandbox_make(e->d);
+	struct command c = SH("cat; exit 4");
+	int harness_fd = connection_fd(e, -1);
+	struct dsec_event *event;
+
+	for (int i = 0; i < CHUNK * COUNT; i++)
+		all[i] = (char)(i * 31 + i / 8191);
+	c.flags = DSEC_EXEC_STREAM | DSEC_EXEC_INPUT_STREAM;
+	struct follower f = follower_of(d, command_start(d, id, &c, NULL));
+
+	for (uint64_t i = 0; i <= COUNT; i++) {
+		struct dsec_bytes bytes = { all + i * CHUNK, i < COUNT ? CHUNK : 0 };
+		int64_t input = dsec_input(d, NULL, f.ticket, i * CHUNK, bytes);
+
+		if (!expect(input >= 0))
+			break;
+		if (i % 10 == 5)
+			stream_cut(e, harness_fd);
+		while (dsec_wait(d, input, 0, &event) == -ETIMEDOUT)
+			(void)follower_step(&f, 5); /* in vain is fine */
+		expect(event->status.code == DSEC_OK);
+		dsec_event_free(event);
+	}
+	expect(follower_to_end(&f, LAST_MS) && f.result && f.result->exit_code == 4);
+	expect(follower_has(&f, 1, all, CHUNK * COUNT) && !f.streams[0].gaps);
+	follower_done(&f);
+	sandbox_end(e->d, id);
+	dsec_close(d);
+}
+
 static const struct claim kills[] = {
 	CLAIM(killed_engines_cost_what_they_had_and_the_handle_works_on),
 	CLAIM(so_they_do_over_the_stream),
@@ -362,6 +449,8 @@ static const struct claim kills[] = {
 static const struct claim cuts[] = {
 	CLAIM(cut_connections_bring_results_back_and_nothing_runs_twice),
 	CLAIM(so_they_do_too_over_the_stream),
+	CLAIM(streams_go_on_to_the_byte_when_connections_are_cut),
+	CLAIM(input_is_taken_once_when_connections_are_cut),
 };
 
 static const char *const arguments[] = { "--sandboxes-max", "128", "--shards", "2", NULL };

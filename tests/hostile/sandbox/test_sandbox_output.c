@@ -1,0 +1,198 @@
+/*
+ * Sandboxes that write without end: y's, zeros, a million short lines, one line of a gigabyte;
+ * while somebody waits for them, reads them, or nobody does. The engine's memory stays, and so does
+ * the neighbour's pace.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_follow.h"
+#include "tests/root/engine/engine_harness.h"
+
+enum { MIB = 1 << 20, ROUNDS = 40, SECOND_MS = 1000, WAIT_MS = 60000 };
+
+static const char *const endless[] = { "exec yes", "exec cat /dev/zero",
+				       "while :; do echo; done; :" };
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The median of a neighbour's commands, in ms. */
+static double neighbour_ms(struct engine *e, struct dsec_id id)
+{
+	double ms[ROUNDS];
+
+	for (int i = 0; i < ROUNDS; i++) {
+		auto_ran struct ran ran = shell_run(e->d, id, "echo fine");
+
+		expect(ran_says(&ran, "fine\n"));
+		ms[i] = ran.ms;
+	}
+	qsort(ms, ROUNDS, sizeof *ms, by_value);
+	return ms[ROUNDS / 2];
+}
+
+struct flood {
+	struct dsec_id id;
+	int64_t ticket; /* -1: detached */
+};
+
+/* It has written a megabyte at least. */
+static struct flood flood_start(struct engine *e, const char *script, uint32_t flags)
+{
+	struct command c = SH(script);
+	struct flood flood = { .id = sandbox_make(e->d), .ticket = -1 };
+
+	c.flags = flags;
+	if (flags & DSEC_EXEC_DETACH) {
+		auto_ran struct ran ran = command_run(e->d, flood.id, &c);
+
+		expect(ran.result && ran.result->reason == DSEC_RUNNING);
+	} else {
+		flood.ticket = command_start(e->d, flood.id, &c, NULL);
+	}
+	return flood;
+}
+
+static double flood_end(struct engine *e, const struct flood *flood)
+{
+	double begun_ms = clock_ms();
+
+	sandbox_end(e->d, flood->id);
+	if (flood->ticket >= 0) {
+		auto_follower struct follower f = follower_of(e->d, flood->ticket);
+
+		expect(follower_to_end(&f, WAIT_MS));
+		expect(f.result && f.result->reason == DSEC_KILLED);
+	}
+	return clock_ms() - begun_ms;
+}
+
+/* Floods of all kinds together, for a while; then they must go as quickly as any. */
+static void floods_check(struct engine *e, uint32_t flags, const char *what)
+{
+	enum { COUNT = sizeof endless / sizeof *endless };
+	struct dsec_id neighbour = sandbox_make(e->d);
+	uint64_t before = process_rss_bytes(engine_pid(e)), most = before;
+	double quiet_ms = neighbour_ms(e, neighbour), beside_ms;
+	struct flood floods[COUNT];
+
+	for (int i = 0; i < COUNT; i++)
+		floods[i] = flood_start(e, endless[i], flags);
+	beside_ms = neighbour_ms(e, neighbour);
+	for (int i = 0; i < 10; i++) {
+		uint64_t now = process_rss_bytes(engine_pid(e));
+
+		most = now > most ? now : most;
+		pause_ms(SECOND_MS / 10);
+	}
+	for (int i = 0; i < COUNT; i++)
+		expect(flood_end(e, &floods[i]) < 5000);
+	note("%s: neighbour %.2f ms, %.2f beside; the engine grew by %llu KiB", what, quiet_ms,
+	     beside_ms, (unsigned long long)(most - before) / 1024);
+	/* The floods themselves take their share of two CPUs. */
+	expect(beside_ms < quiet_ms * 10 + 50);
+	expect(most < before + 16 * MIB);
+	sandbox_end(e->d, neighbour);
+}
+
+static void floods_that_are_waited_for_cost_no_memory(struct engine *e)
+{
+	floods_check(e, 0, "captured");
+}
+
+static void floods_that_nobody_waits_for_cost_no_memory(struct engine *e)
+{
+	floods_check(e, DSEC_EXEC_DETACH, "detached");
+}
+
+static void floods_whose_reader_is_stuck_stand_still(struct engine *e)
+{
+	floods_check(e, DSEC_EXEC_STREAM, "unread streams");
+}
+
+static void floods_that_outlive_their_exec_go_to_a_sink(struct engine *e)
+{
+	struct dsec_id id = sandbox_make(e->d), neighbour = sandbox_make(e->d);
+	uint64_t before = process_rss_bytes(engine_pid(e));
+	unsigned fds = process_fd_count(engine_pid(e));
+
+	for (int i = 0; i < 20; i++) {
+		auto_ran struct ran ran = shell_run(e->d, id, "yes & exec cat /dev/null");
+
+		expect(ran_exited(&ran, 0) && ran.ms < 10000);
+	}
+	/* None died of a pipe that was closed. */
+	if (!expect(until(5000, engine_running(e, "yes") == 20)))
+		note("%u run", engine_running(e, "yes"));
+	note("beside 20 in the background: neighbour %.2f ms", neighbour_ms(e, neighbour));
+	expect(process_rss_bytes(engine_pid(e)) < before + 16 * MIB);
+	sandbox_end(e->d, id);
+	/* And with the writers go the descriptors. */
+	expect(until(5000, process_fd_count(engine_pid(e)) <= fds));
+	sandbox_end(e->d, neighbour);
+}
+
+/* ---- what ends, and is counted to the byte ---- */
+
+static void a_million_short_lines_are_counted_and_cut(struct engine *e)
+{
+	struct dsec_id id = sandbox_make(e->d);
+	uint64_t before = process_rss_bytes(engine_pid(e));
+	auto_ran struct ran ran = shell_run(e->d, id, "yes x | head -n 1000000; echo err >&2");
+	const struct dsec_output *out = ran_output(&ran, 1);
+
+	expect(ran_exited(&ran, 0) && out && out->total_bytes == 2000000 && out->truncated);
+	expect(ran_wrote(&ran, 2, "err\n", 4));
+	expect(process_rss_bytes(engine_pid(e)) < before + 16 * MIB);
+	/* And where they are read as they come, every one of them. */
+	struct command c = SH("yes x | head -n 1000000");
+
+	c.flags = DSEC_EXEC_STREAM;
+	auto_follower struct follower f = follower_of(e->d, command_start(e->d, id, &c, NULL));
+
+	expect(follower_to_end(&f, WAIT_MS) && f.streams[0].next == 2000000 && !f.streams[0].gaps);
+	sandbox_end(e->d, id);
+}
+
+static void a_line_of_a_gigabyte_is_counted_and_cut(struct engine *e)
+{
+	struct dsec_id id = sandbox_make(e->d), neighbour = sandbox_make(e->d);
+	uint64_t before = process_rss_bytes(engine_pid(e));
+	const struct command c = SH("head -c 1073741824 /dev/zero; echo err >&2");
+	int64_t ticket = command_start(e->d, id, &c, NULL);
+	double beside_ms = neighbour_ms(e, neighbour);
+	auto_ran struct ran ran = command_wait(e->d, ticket);
+	const struct dsec_output *out = ran_output(&ran, 1);
+
+	expect(ran_exited(&ran, 0) && out && out->total_bytes == 1073741824 && out->truncated);
+	expect(ran_wrote(&ran, 2, "err\n", 4));
+	note("beside a gigabyte: neighbour %.2f ms", beside_ms);
+	expect(process_rss_bytes(engine_pid(e)) < before + 16 * MIB);
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, neighbour);
+}
+
+static const struct claim claims[] = {
+	CLAIM(floods_that_are_waited_for_cost_no_memory),
+	CLAIM(floods_that_nobody_waits_for_cost_no_memory),
+	CLAIM(floods_whose_reader_is_stuck_stand_still),
+	CLAIM(floods_that_outlive_their_exec_go_to_a_sink),
+	CLAIM(a_million_short_lines_are_counted_and_cut),
+	CLAIM(a_line_of_a_gigabyte_is_counted_and_cut),
+};
+
+static const char *const arguments[] = { "--sandboxes-max", "32", "--shards", "2", NULL };
+static const struct suite suites[] = { SUITE("output", claims, .arguments = arguments) };
+
+int main(int argc, char **argv)
+{
+	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
+}
