@@ -207,5 +207,5 @@ bool imports_live(struct control *control)
 
 void imports_close(struct control *control)
 {
-	scratches_close(control, &control_imports(control)->scratches);
+	scratches_close(&control_imports(control)->scratches);
 }

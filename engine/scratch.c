@@ -37,12 +37,16 @@ static int directory_open(int parent_fd, const char *name)
 
 static void scratch_end(struct scratch *scratch)
 {
+	struct scratches *scratches = control_scratches(scratch->control);
+
 	if (unlinkat(scratch->parent_fd, scratch->name, AT_REMOVEDIR) < 0)
 		log_error("scratch is left name=\"%s\" err=%s, the next engine sweeps it",
 			  scratch->name, strerror(errno));
 	cleanup_close(&scratch->fd);
 	scratch->fd = -1;
 	scratch->gone(scratch);
+	if (!--scratches->live)
+		scratches_close(scratches);
 }
 
 static void scratch_swept(struct io_op *op, int res)
@@ -109,22 +113,35 @@ static int own_make(struct scratches *s, const char *name)
 	return -EBUSY;
 }
 
+static int one_make(struct scratches *s, struct scratch *scratch)
+{
+	(void)snprintf(scratch->name, sizeof scratch->name, "%llu", (unsigned long long)++s->made);
+	if (mkdirat(s->own_fd, scratch->name, 0700) < 0)
+		return -errno;
+	scratch->fd = directory_open(s->own_fd, scratch->name);
+	return scratch->fd < 0 ? scratch->fd : 0;
+}
+
 int scratch_make(struct control *control, struct scratches *s, struct scratch *ret)
 {
 	int r = all_open(control, s);
 
-	if (r >= 0 && s->own_fd < 0)
-		r = own_make(s, control_config(control)->instance);
-	if (r < 0)
-		return r;
+	/* Not the name of a dead engine of this instance: its folder may be there still. */
+	if (r >= 0 && s->own_fd < 0) {
+		(void)snprintf(s->own_name, sizeof s->own_name, "%s-%d",
+			       control_config(control)->instance, (int)getpid());
+		r = own_make(s, s->own_name);
+	}
 	*ret = (struct scratch){
 		.control = control, .parent_fd = s->own_fd, .owner = ret->owner, .gone = ret->gone
 	};
-	(void)snprintf(ret->name, sizeof ret->name, "%llu", (unsigned long long)++s->made);
-	if (mkdirat(s->own_fd, ret->name, 0700) < 0)
-		return -errno;
-	ret->fd = directory_open(s->own_fd, ret->name);
-	return ret->fd < 0 ? ret->fd : 0;
+	if (r >= 0)
+		r = one_make(s, ret);
+	if (r >= 0)
+		s->live++;
+	else if (!s->live)
+		scratches_close(s);
+	return r;
 }
 
 /* ---- dead engines' ---- */
@@ -153,6 +170,7 @@ static void dead_sweep(struct control *control, struct scratches *s, const char 
 	scratch->parent_fd = s->all_fd;
 	scratch->fd = fd;
 	scratch->gone = dead_gone;
+	s->live++;
 	scratch_sweep(scratch, s);
 }
 
@@ -176,12 +194,13 @@ void scratches_open(struct control *control, struct scratches *s)
 		if (entry->d_name[0] != '.')
 			dead_sweep(control, s, entry->d_name);
 	(void)closedir(dir); /* was only read */
+	if (!s->live)
+		scratches_close(s);
 }
 
-void scratches_close(struct control *control, struct scratches *s)
+void scratches_close(struct scratches *s)
 {
-	if (s->own_fd >= 0 &&
-	    unlinkat(s->all_fd, control_config(control)->instance, AT_REMOVEDIR) < 0)
+	if (s->own_fd >= 0 && unlinkat(s->all_fd, s->own_name, AT_REMOVEDIR) < 0)
 		log_error("scratch is left err=%s, the next engine sweeps it", strerror(errno));
 	cleanup_close(&s->own_fd);
 	cleanup_close(&s->all_fd);

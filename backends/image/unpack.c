@@ -28,9 +28,9 @@ static bool is_archive_name(const char *name)
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		if (bytes == strlen(names[i]) && !strncmp(name, names[i], bytes))
 			return true;
-	/* Older docker: a folder per layer and a config, named by digests. */
+	/* Older docker: a folder per layer and a config, named by digests; skopeo: files. */
 	return strspn(name, "0123456789abcdef") == 64 &&
-	       (name[64] == '/' || !strcmp(name + 64, ".json"));
+	       (name[64] == '/' || !strcmp(name + 64, ".json") || !strcmp(name + 64, ".tar"));
 }
 
 /* The first name says what an archive is of. "./" says nothing, and is told to nobody. */

@@ -8,6 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const names_invalid[] = {
+	"../x",	    "..",	 ".",		"/etc/passwd", "a/../b",  "a/./b",
+	"./tiny",   "tiny/..",	 "tiny/",	"/",	       "//",	  "a//b",
+	".hidden",  "a/.hidden", "tiny\n",	"tiny erofs",  "%s%n",	  "a\\b",
+	"tiny\xff", "~root",	 ".import/x/1", "*",	       "\x1b[2J", NULL,
+};
+
 enum { ANSWER_MS = 60000 };
 
 struct pack *pack_new(uint32_t struct_bytes)

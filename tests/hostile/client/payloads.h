@@ -48,3 +48,5 @@ int pack_ask(struct raw *raw, uint16_t op, struct dsec_wire_id subject, struct p
 	     struct answer *ret);
 /* The ids of a create's CREATED events, up to `max`: how many were created or -errno. */
 int pack_create_ids(struct raw *raw, struct pack *pack, uint32_t max, struct dsec_wire_id *ret);
+/* What no image is called; the last is NULL. */
+extern const char *const names_invalid[];

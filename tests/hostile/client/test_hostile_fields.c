@@ -336,20 +336,14 @@ static int image_code(struct raw *raw, const char *name, uint32_t bytes)
 
 static bool image_names_lead_nowhere_else(struct scene *scene)
 {
-	static const char *const invalid[] = {
-		"../x",	    "..",	 ".",	   "/etc/passwd", "a/../b",  "a/./b",
-		"./tiny",   "tiny/..",	 "tiny/",  "/",		  "//",	     "a//b",
-		".hidden",  "a/.hidden", "tiny\n", "tiny erofs",  "%s%n",    "a\\b",
-		"tiny\xff", "~root",	 "a:b",	   "*",		  "\x1b[2J",
-	};
-	static const char *const absent[] = { "tiny.erofs", "tin",  "tiny2", "-",   "--", "a/b/c",
-					      "_",	    "TINY", "tiny-", "con", "0" };
+	static const char *const absent[] = { "tiny.erofs", "tin", "tiny2", "-",     "--",  "a/b/c",
+					      "a:b",	    "_",   "TINY",  "tiny-", "con", "0" };
 	auto_free char *longest = calloc(1, 4097);
 	struct raw raw;
 
 	CHECK(fields_open(scene, &raw));
-	for (unsigned i = 0; i < sizeof invalid / sizeof *invalid; i++)
-		CHECK(image_code(&raw, invalid[i], (uint32_t)strlen(invalid[i])) == DSEC_INVALID);
+	for (const char *const *name = names_invalid; *name; name++)
+		CHECK(image_code(&raw, *name, (uint32_t)strlen(*name)) == DSEC_INVALID);
 	for (unsigned i = 0; i < sizeof absent / sizeof *absent; i++)
 		CHECK(image_code(&raw, absent[i], (uint32_t)strlen(absent[i])) == DSEC_ABSENT);
 	memset(longest, 'a', 4096);

@@ -88,7 +88,7 @@ class Engine:
     def left(self):
         """What is in the images' directory besides images."""
         found = [path for path in self.images.rglob("*") if path.suffix != ".erofs"]
-        ours = {self.images / ".import", self.images / ".import" / self.instance}
+        ours = {self.images / ".import"}
         folders = {path.parent for path in self.images.rglob("*.erofs")}
         return [path for path in found if path not in ours and path not in folders]
 
@@ -430,7 +430,7 @@ class OwnEngineTest(unittest.TestCase):
         second = Engine(self.folder, "imgtwo", self.images)
         self.addCleanup(second.stop)
         self.assertEqual(len(first.importers()), 1)
-        self.assertTrue((self.images / ".import" / first.instance / "1").exists())
+        self.assertEqual(len(list(self.images.glob(f".import/{first.instance}-*/1"))), 1)
         child.send_signal(signal.SIGINT)
         child.communicate(timeout=RUN_S)
 

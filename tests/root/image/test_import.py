@@ -12,8 +12,8 @@ import time
 import unittest
 from pathlib import Path
 
-from importer import (ARCHIVE, AUTO, DONE, FAILED, PROGRAM, TREE, Import, blob, directory, docker_archive,
-                      entry, hard, link, mounted, mounts_of_our_own, oci_archive, oci_files,
+from importer import (ARCHIVE, AUTO, DONE, FAILED, PROGRAM, TREE, Import, blob, config_json,
+                      directory, docker_archive, entry, hard, link, mounted, mounts_of_our_own, oci_archive, oci_files,
                       record_of, sha, tar, zstd)
 
 # A version 2 file capability, effective and permitted: CAP_NET_BIND_SERVICE.
@@ -204,6 +204,16 @@ class ImportTest(unittest.TestCase):
                    entry("manifest.json", json.dumps([{"Config": "c.json", "Layers": [
                        "aa/layer.tar", "bb/layer.tar"]}]).encode()))
         self.assertEqual(self.good(data, ARCHIVE).last["layers"], 2)
+
+    def test_an_archive_as_skopeo_writes_it(self):
+        layer = tar(entry("x", b"1"))
+        config = config_json([layer])
+        data = tar(entry(f"{sha(layer)}.tar", layer), entry(f"{sha(config)}.json", config),
+                   link("a" * 64 + "/layer.tar", f"../{sha(layer)}.tar"),
+                   entry("a" * 64 + "/VERSION", b"1.0"),
+                   entry("manifest.json", json.dumps([{
+                       "Config": f"{sha(config)}.json", "Layers": [f"{sha(layer)}.tar"]}]).encode()))
+        self.assertEqual(self.names(data, AUTO), ["x"])
 
     # ---- the config ----
 
