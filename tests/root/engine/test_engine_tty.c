@@ -13,6 +13,8 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/engine_session.h"
 
+enum { LOSSES = 40 };
+
 /* ---- terminals ---- */
 
 static void a_terminal_is_one_stream_and_of_the_size_asked_for(struct engine *e)
@@ -355,6 +357,60 @@ static void a_limit_that_cannot_be_is_named(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
+/* ---- while workers are lost ---- */
+
+static void workers_kill(const struct engine *e)
+{
+	pid_t workers[16];
+	unsigned count = engine_workers(e, workers, 16);
+
+	for (unsigned i = 0; i < count && i < 16; i++)
+		(void)kill(workers[i],
+			   SIGKILL); /* the engine's, which may have reaped it: a test */
+}
+
+static void a_lost_worker_leaves_no_leaf_frozen_and_no_terminal_behind(struct engine *e)
+{
+	struct dsec_id id = sandbox_make(e->d);
+	unsigned sent = 0, fds;
+	auto_session struct session s = session_start(
+		e, id,
+		"trap ':' USR1; for i in 1 2 3 4 5 6 7 8; do (trap '' USR1; exec sleep 1000) & done;"
+		"echo ready; while :; do read x && echo \"got $x\"; done");
+
+	expect(session_sees(&s, "ready"));
+	fds = process_fd_count(engine_pid(e));
+	for (unsigned i = 0; i < LOSSES; i++) {
+		int64_t signal = dsec_signal(e->d, NULL, id, 1, SIGUSR1 | DSEC_SIGNAL_ALL);
+		int64_t resize = dsec_resize(e->d, NULL, id, 1, (20 + i) << 16 | 80);
+
+		if (i % 2)
+			workers_kill(e);
+		sent += ticket_end(e->d, signal).code == DSEC_OK;
+		(void)ticket_end(e->d, resize); /* it may be lost with its worker */
+	}
+	note("%u of %u signals were sent", sent, LOSSES);
+	expect(sent > 0);
+	expect(session_type(&s, "it\n"));
+	expect(session_sees(&s, "got it")); /* not frozen */
+	expect(until(5000, process_fd_count(engine_pid(e)) <= fds));
+	for (unsigned i = 0; i < LOSSES; i++) {
+		auto_session struct session other = session_start(e, id, "tty; exit 9");
+
+		if (i % 2)
+			workers_kill(e);
+		(void)session_ends(&other); /* it may be lost with its worker */
+	}
+	expect(session_signal(&s, SIGKILL | DSEC_SIGNAL_ALL).code == DSEC_OK);
+	expect(session_ends(&s));
+	expect(until(5000, process_fd_count(engine_pid(e)) <= fds));
+	sandbox_end(e->d, id);
+}
+
+static const struct claim hurt_claims[] = {
+	CLAIM(a_lost_worker_leaves_no_leaf_frozen_and_no_terminal_behind),
+};
+
 static const struct claim claims[] = {
 	CLAIM(a_terminal_is_one_stream_and_of_the_size_asked_for),
 	CLAIM(a_new_size_is_seen_and_told),
@@ -377,7 +433,10 @@ static const struct claim claims[] = {
 };
 
 static const char *const arguments[] = { "--sandboxes-max", "64", "--shards", "2", NULL };
-static const struct suite suites[] = { SUITE("terminals", claims, .arguments = arguments) };
+static const struct suite suites[] = {
+	SUITE("terminals", claims, .arguments = arguments),
+	SUITE("terminals, hurt", hurt_claims, .arguments = arguments, .is_hurt = true),
+};
 
 int main(int argc, char **argv)
 {
