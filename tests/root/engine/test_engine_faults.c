@@ -1,13 +1,15 @@
 /*
- * A fault in every step of creating a sandbox and of running a command, before the step and after
- * it: the client is told which step and that the platform is to blame, and nothing is left. An
- * engine per fault: `dsecd-faults`, which differs from dsecd in knowing DSEC_FAULT.
+ * A fault in every step of creating a sandbox, of running a command and of working on a file,
+ * before the step and after it: the client is told which step and that the platform is to blame,
+ * and nothing is left. An engine per fault: `dsecd-faults`, which differs from dsecd in knowing
+ * DSEC_FAULT.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/file_client.h"
 
 enum { ROUNDS = 5 };
 
@@ -64,7 +66,32 @@ static void an_exec_fails_there_and_leaves_nothing(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
+static void a_file_operation_fails_there_and_leaves_nothing(struct engine *e)
+{
+	const struct dsec_file_opts asked[] = {
+		{ .verb = DSEC_FILE_READ, .path = bytes_of("/etc/passwd") },
+		{ .verb = DSEC_FILE_WRITE, .path = bytes_of("/tmp/a"), .input = bytes_of("text") },
+		{ .verb = DSEC_FILE_LIST, .path = bytes_of("/") },
+		{ .verb = DSEC_FILE_READ, .flags = DSEC_FILE_TAR, .path = bytes_of("/etc") },
+	};
+	struct dsec_id id = sandbox_make(e->d);
+	pid_t pids[8];
+
+	for (unsigned i = 0; i < ROUNDS * 4; i++) {
+		struct dsec_file_opts opts = asked[i % 4];
+
+		opts.size = sizeof opts;
+		auto_filed struct filed filed = file_run(e->d, id, &opts);
+
+		if (!expect(is_fault(&filed.status, e->options.fault)))
+			(void)filed_well(&filed);
+	}
+	expect(until(10000, engine_members(e, pids, 8) == 1));
+	sandbox_end(e->d, id);
+}
+
 static const struct claim creates[] = { CLAIM(a_create_fails_there_and_leaves_nothing) };
+static const struct claim files[] = { CLAIM(a_file_operation_fails_there_and_leaves_nothing) };
 static const struct claim execs[] = { CLAIM(an_exec_fails_there_and_leaves_nothing) };
 static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
 
@@ -90,6 +117,12 @@ static const struct suite suites[] = {
 	FAULT(execs, "exec.quiet!"),
 	FAULT(execs, "exec.drain"),
 	FAULT(execs, "exec.drain!"),
+	FAULT(files, "file.channels"),
+	FAULT(files, "file.channels!"),
+	FAULT(files, "file.start"),
+	FAULT(files, "file.start!"),
+	FAULT(files, "file.answer"),
+	FAULT(files, "file.answer!"),
 };
 
 int main(int argc, char **argv)
