@@ -119,8 +119,9 @@ uint64_t config_descriptors(const struct config *config)
 {
 	/* Per shard a ring, mailboxes, deaths, the cgroup; per launcher its channel and pidfd. */
 	uint64_t own = 64 + (uint64_t)config->shards * (8 + 2ull * config->launchers);
-	/* Per client its socket, memory and one doorbell per shard; per exec three pipes' ends,
-	 * and their other ends until the launcher has them (bounded by the launchers). */
+	/* Per client its socket, memory and one doorbell per shard; per exec three pipes' ends
+	 * and one that a background child holds (sink.c), and the other ends until the launcher
+	 * has them (bounded by the launchers). */
 	uint64_t clients = (uint64_t)config->clients_max * (2ull + config->shards);
 	uint64_t passing = 3ull * config->shards * config->launchers;
 	/* Per operation on a file two pipes' ends and a socket; never more of them than execs. */
@@ -129,7 +130,7 @@ uint64_t config_descriptors(const struct config *config)
 	if (files > config->execs_max)
 		files = config->execs_max;
 
-	return own + clients + 3 * files + 3ull * config->execs_max + passing;
+	return own + clients + 3 * files + 4ull * config->execs_max + passing;
 }
 
 static int bound_apply(const struct config *config, const struct bound *b, uint32_t *value)
@@ -162,7 +163,7 @@ static int descriptors_fit(struct config *config, uint64_t have)
 		uint32_t *value;
 		uint32_t each;
 	} users[] = {
-		{ "execs-max", &config->execs_max, 3 },
+		{ "execs-max", &config->execs_max, 4 },
 		{ "clients-max", &config->clients_max, 2 + config->shards },
 	};
 	const char *remedy = "raise LimitNOFILE= of the service or `ulimit -Hn`";

@@ -172,3 +172,134 @@ Test(client_streams, what_is_no_signal_or_size_is_not_sent)
 	dsec_close(d);
 	peer_stop(peer);
 }
+
+/* ---- credit ---- */
+
+enum { WINDOW = 1000, PIECE = 100, PIECES = 40 };
+
+/* An engine that sends by credit: what came of it. */
+struct credits {
+	struct dsec_ring_request exec;
+	uint64_t sent, consumed;
+	uint32_t count;
+	bool begun, too_much;
+};
+
+static void credits_send(struct peer *peer, struct credits *credits)
+{
+	char bytes[PIECE] = "";
+
+	while (credits->sent < credits->consumed + WINDOW && credits->sent < PIECE * PIECES) {
+		struct dsec_ring_event event = peer_event(&credits->exec, DSEC_EV_DATA, 0);
+
+		event.stream = 1;
+		event.offset = credits->sent;
+		event.bytes = PIECE;
+		peer_post(peer, 0, &event, bytes);
+		credits->sent += PIECE;
+	}
+	if (credits->sent == PIECE * PIECES && credits->consumed + WINDOW >= credits->sent) {
+		credits->sent++; /* once */
+		peer_done(peer, 0, &credits->exec);
+	}
+}
+
+static void serve_credits(struct peer *peer, uint32_t channel,
+			  const struct dsec_ring_request *request, const void *payload)
+{
+	struct credits *credits = peer->options.state;
+
+	(void)payload;
+	(void)channel;
+	if (request->op == DSEC_OP_EXEC && !credits->begun) {
+		credits->exec = *request;
+		credits->begun = true;
+	} else if (request->op == DSEC_OP_EXEC) {
+		return; /* under way for ever */
+	} else if (request->op == DSEC_OP_CREDIT) {
+		cr_assert_eq(request->number[0], credits->exec.ticket);
+		cr_assert_eq(request->number[1], 1);
+		cr_assert_gt(request->number[2], credits->consumed);
+		credits->too_much |= request->number[2] > credits->sent;
+		credits->consumed = request->number[2];
+		credits->count++;
+		peer_done(peer, channel, request);
+	} else {
+		peer_done(peer, channel, request);
+		return;
+	}
+	credits_send(peer, credits);
+}
+
+static int64_t stream_start(struct dsec *d, uint64_t window_bytes)
+{
+	struct dsec_bytes argv[] = { { "/bin/yes", 8 } };
+	struct dsec_exec_opts opts = { .size = sizeof(opts),
+				       .flags = DSEC_EXEC_STREAM,
+				       .argv = argv,
+				       .argc = 1,
+				       .window_bytes = window_bytes };
+
+	return dsec_exec(d, NULL, sandbox, &opts);
+}
+
+BOTH_TRANSPORTS(freed_events_are_told_as_credit_and_kept_ones_are_not)
+{
+	struct credits credits = { 0 };
+	struct peer *peer = peer_start(transport, &(struct peer_options){ .serve = serve_credits,
+									  .state = &credits });
+	struct dsec *d = peer_connect(peer, 0);
+	int64_t exec = stream_start(d, WINDOW);
+	struct dsec_event *kept[WINDOW / PIECE], *event;
+	uint64_t bytes = 0;
+	bool last = false;
+
+	/* A window full, and no more while nothing of it is freed. */
+	for (size_t at = 0; at < WINDOW / PIECE; at++)
+		cr_assert_eq(dsec_wait(d, exec, 5000, &kept[at]), 0);
+	cr_assert_eq(dsec_wait(d, exec, 100, &event), -ETIMEDOUT);
+	cr_assert_eq(credits.count, 0);
+	for (size_t at = 0; at < WINDOW / PIECE; at++) {
+		bytes += kept[at]->bytes;
+		dsec_event_free(kept[at]);
+	}
+	while (!last) {
+		cr_assert_eq(dsec_wait(d, exec, 5000, &event), 0);
+		last = event->flags & DSEC_LAST;
+		cr_assert(last || event->offset == bytes);
+		bytes += event->bytes;
+		dsec_event_free(event);
+	}
+	cr_assert_eq(bytes, PIECE * PIECES);
+	cr_assert_not(credits.too_much);
+	/* Each half window, and not each event. */
+	cr_assert_geq(credits.count, PIECE * PIECES / WINDOW - 1);
+	cr_assert_leq(credits.count, 2 * PIECE * PIECES / WINDOW);
+	dsec_close(d);
+	peer_stop(peer);
+}
+
+/* While streams come no request waits in a ring before the credit that they wait for. */
+BOTH_TRANSPORTS(a_full_channel_still_takes_credit)
+{
+	struct credits credits = { 0 };
+	struct peer *peer =
+		peer_start(transport, &(struct peer_options){ .serve = serve_credits,
+							      .state = &credits,
+							      .submission_entries = 4 });
+	struct dsec *d = peer_connect(peer, 0);
+	struct dsec_call call = { .size = sizeof(call) };
+	struct dsec_bytes argv[] = { { "/bin/true", 9 } };
+	struct dsec_exec_opts opts = { .size = sizeof(opts), .argv = argv, .argc = 1 };
+	int64_t exec = stream_start(d, WINDOW);
+	int refused = 0;
+
+	cr_assert_eq(dsec_queue_new(d, &call.queue), 0);
+	cr_assert_geq(exec, 0);
+	for (int at = 0; at < 16; at++)
+		refused += dsec_exec(d, &call, sandbox, &opts) == -EAGAIN;
+	cr_assert_eq(refused, 13);
+	cr_assert_geq(dsec_input(d, &call, exec, 0, (struct dsec_bytes){ "x", 1 }), 0);
+	dsec_close(d);
+	peer_stop(peer);
+}
