@@ -41,6 +41,7 @@ enum {
 	IMAGE_FILES_MAX = 4 << 20,
 	IMAGE_LAYERS_MAX = 512,
 	IMPORT_S_MAX = 2 * 3600,
+	NETWORKS_ENDING = 32, /* network namespaces being torn down, per shard */
 	TTL_S_MAX = 30 * 24 * 3600,
 	CREATE_LIMIT_S = 60,  /* a sandbox that is not built by then is quarantined */
 	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */
@@ -60,6 +61,7 @@ struct config {
 	uint32_t launchers;		   /* per shard: 3 */
 	uint32_t sandboxes_max;		   /* of the node: 8192, less where the machine has less */
 	uint32_t execs_max;		   /* running at once, of the node: 2048 */
+	uint32_t inbounds_max;		   /* connections to ports at once, per shard: 256 */
 	uint32_t clients_max;		   /* 256 */
 	uint32_t requests_max;		   /* in flight per channel: 64 */
 	uint32_t creates_waiting_max;	   /* admitted but not started, per shard: 4096 */

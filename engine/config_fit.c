@@ -130,7 +130,11 @@ uint64_t config_descriptors(const struct config *config)
 	if (files > config->execs_max)
 		files = config->execs_max;
 
-	return own + clients + 3 * files + 4ull * config->execs_max + passing;
+	/* Two of each connection to a port, the listener, and networks that end; see network.md. */
+	uint64_t ports =
+		(uint64_t)config->shards * (2ull * config->inbounds_max + 1 + NETWORKS_ENDING);
+
+	return own + clients + ports + 3 * files + 4ull * config->execs_max + passing;
 }
 
 static int bound_apply(const struct config *config, const struct bound *b, uint32_t *value)
@@ -155,7 +159,7 @@ static int bound_apply(const struct config *config, const struct bound *b, uint3
 	return 0;
 }
 
-/* Execs give way first, then clients: each by as much as is missing. */
+/* Connections to ports give way first, then execs, then clients: each by as much as is missing. */
 static int descriptors_fit(struct config *config, uint64_t have)
 {
 	const struct {
@@ -163,6 +167,7 @@ static int descriptors_fit(struct config *config, uint64_t have)
 		uint32_t *value;
 		uint32_t each;
 	} users[] = {
+		{ "inbounds-max", &config->inbounds_max, 2 * config->shards },
 		{ "execs-max", &config->execs_max, 4 },
 		{ "clients-max", &config->clients_max, 2 + config->shards },
 	};

@@ -26,7 +26,9 @@ int forwards_init(struct forwards *forwards, struct shard *shard)
 	forwards->shard = shard;
 	forwards->listener_fd = -1;
 	r = pool_init(&forwards->all, sizeof(struct forward), FORWARDS_MAX);
-	return r < 0 ? r : pool_init(&forwards->inbounds, sizeof(struct inbound), INBOUNDS_MAX);
+	return r < 0 ? r :
+		       pool_init(&forwards->inbounds, sizeof(struct inbound),
+				 shard->config->inbounds_max);
 }
 
 void forwards_done(struct forwards *forwards)

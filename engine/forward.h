@@ -14,6 +14,7 @@
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/base/timer.h"
+#include "engine/config.h"
 #include "engine/relay.h"
 
 struct sandbox;
@@ -22,9 +23,8 @@ struct shard;
 enum {
 	FORWARDS_MAX = 1024, /* per shard */
 	FORWARDS_PER_SANDBOX_MAX = 16,
-	INBOUNDS_MAX = 512, /* connections, per shard */
 	INBOUNDS_PER_SANDBOX_MAX = 64,
-	INBOUNDS_UNPROVEN_MAX = 64, /* that have not shown a token yet: they cannot take all */
+	INBOUNDS_UNPROVEN_MAX = 64, /* that have shown no token yet: then the oldest goes */
 	INBOUND_TOKEN_MS = 5000,    /* in which they must */
 	INBOUND_LINE_BYTES_MAX = 256,
 	FORWARD_SECRET_BYTES = 16,
@@ -45,7 +45,8 @@ struct inbound {
 	struct sandbox *sandbox; /* NULL: no token yet, or not any more */
 	enum inbound_state state;
 	bool ending;
-	int fds[2]; /* of who connected; inside the sandbox, -1: not yet */
+	uint64_t sequence; /* of those of the shard */
+	int fds[2];	   /* of who connected; inside the sandbox, -1: not yet */
 	struct io_op op;
 	struct timer deadline;
 	char line[INBOUND_LINE_BYTES_MAX];
@@ -62,6 +63,7 @@ struct forwards {
 	bool accepting, stopping;
 	struct pool all, inbounds;
 	uint32_t unproven;
+	uint64_t inbound_sequence;
 	uint64_t accepted_total, tokens_refused, refused_total;
 };
 

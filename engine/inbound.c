@@ -191,12 +191,33 @@ static void token_late(struct timer *timer)
 	inbound_end(container_of(timer, struct inbound, deadline));
 }
 
+/*
+ * Too many have shown no token: the one that has had the longest time for it goes, so that silent
+ * ones cannot keep out those that would show theirs at once.
+ */
+static void unproven_make_room(struct forwards *forwards)
+{
+	struct inbound *oldest = NULL;
+
+	for (uint32_t i = 0; i < forwards->inbounds.count; i++) {
+		struct inbound *inbound = pool_at(&forwards->inbounds, i);
+
+		if (inbound && inbound->state == INBOUND_TOKEN && !inbound->ending &&
+		    (!oldest || inbound->sequence < oldest->sequence))
+			oldest = inbound;
+	}
+	if (oldest)
+		inbound_end(oldest);
+}
+
 void inbound_begin(struct forwards *forwards, int fd)
 {
 	struct shard *shard = forwards->shard;
-	struct inbound *inbound =
-		forwards->unproven < INBOUNDS_UNPROVEN_MAX ? pool_take(&forwards->inbounds) : NULL;
+	struct inbound *inbound;
 
+	if (forwards->unproven >= INBOUNDS_UNPROVEN_MAX)
+		unproven_make_room(forwards);
+	inbound = pool_take(&forwards->inbounds);
 	/* In blocking mode the loop waits for the socket; else it would say EAGAIN. */
 	if (!inbound || forwards->stopping || fcntl(fd, F_SETFL, 0) < 0) {
 		if (inbound)
@@ -208,6 +229,7 @@ void inbound_begin(struct forwards *forwards, int fd)
 	inbound->in = forwards;
 	inbound->fds[0] = fd;
 	inbound->fds[1] = -1;
+	inbound->sequence = ++forwards->inbound_sequence;
 	forwards->unproven++;
 	inbound->deadline.expired = token_late;
 	/* There is room: the heap counts inbounds. */

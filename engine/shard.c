@@ -63,7 +63,8 @@ static int shard_fill_pools(struct shard *shard)
 	const struct node *node = shard->node;
 	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 2 +
 			  shard_files_max(shard) + node->requests_per_shard +
-			  shard->config->clients_max + INBOUNDS_MAX + PORT_WAITS_MAX + 64;
+			  shard->config->clients_max + shard->config->inbounds_max +
+			  PORT_WAITS_MAX + 64;
 	int r;
 
 	r = timers_init(&shard->timers, timers);

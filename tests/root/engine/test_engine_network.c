@@ -11,23 +11,9 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/port_client.h"
 
 enum { ROUNDS = 12, STORM = 400, AT_ONCE = 16, ENDING_MAX = 32 };
-
-static struct dsec_id private_make(struct dsec *d)
-{
-	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
-
-	opts.network = DSEC_NETWORK_PRIVATE;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
-}
 
 /* What the engine did with the namespace of a sandbox that ran this. */
 static void is_used_again(struct engine *e, const char *script, bool again)
