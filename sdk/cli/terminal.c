@@ -120,14 +120,13 @@ static void signals_give_back(struct terminal *t)
 	(void)sigprocmask(SIG_SETMASK, &t->mask_before, NULL);
 }
 
-static void hang_up(struct terminal *t, int signal)
+/* As soon as it runs: else it would run on with nobody before it. */
+static void hang_up(struct terminal *t)
 {
 	struct dsec_call call = call_of(t, TAG_OTHER);
 
-	t->signal = signal;
-	t->goodbye_ms = now_ms() + GOODBYE_MS;
-	if (!t->exec || dsec_signal(t->session->d, &call, t->wish->sandbox, t->exec,
-				    SIGHUP | DSEC_SIGNAL_TERMINAL) < 0)
+	if (t->exec && dsec_signal(t->session->d, &call, t->wish->sandbox, t->exec,
+				   SIGHUP | DSEC_SIGNAL_TERMINAL) < 0)
 		t->over = true; /* nobody is to be told */
 }
 
@@ -144,7 +143,9 @@ static void signals_handle(struct terminal *t)
 			terminal_raw(t);
 			terminal_resize(t);
 		} else if (!t->signal) {
-			hang_up(t, (int)info.ssi_signo);
+			t->signal = (int)info.ssi_signo;
+			t->goodbye_ms = now_ms() + GOODBYE_MS;
+			hang_up(t);
 		}
 	}
 }
@@ -179,6 +180,8 @@ static void event_handle(struct terminal *t, const struct dsec_event *event)
 	if (event->kind == DSEC_EV_STARTED) {
 		t->exec = event->exec;
 		terminal_resize(t); /* it may have changed since */
+		if (t->signal)
+			hang_up(t);
 	} else if (event->kind == DSEC_EV_DATA && event->bytes) {
 		(void)fwrite(event->data, 1, event->bytes, stdout); /* told at the end, by main() */
 		(void)fflush(stdout);

@@ -13,7 +13,7 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/engine_session.h"
 
-enum { LOSSES = 40 };
+enum { LOSSES = 40, KEPT = 64 /* EXECS_KEPT_PER_SANDBOX */ };
 
 /* ---- terminals ---- */
 
@@ -255,7 +255,7 @@ static void killing_all_is_the_end_of_it(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
-static void what_never_ran_is_told_from_what_has_ended(struct engine *e)
+static void what_never_ran_is_told_from_what_has_ended_or_is_forgotten(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
 	struct session s = { .d = e->d, .id = id, .out.exec = 1 };
@@ -267,6 +267,13 @@ static void what_never_ran_is_told_from_what_has_ended(struct engine *e)
 	status = session_signal(&s, SIGTERM);
 	expect(ran_exited(&ran, 0));
 	expect(status.code == DSEC_CONFLICT && !strcmp(status.step, "exec.ended"));
+	for (unsigned i = 0; i < KEPT; i++) { /* as many as are kept: then the first is not */
+		auto_ran struct ran more = shell_run(e->d, id, "exit 0");
+
+		expect(ran_exited(&more, 0));
+	}
+	status = session_signal(&s, SIGTERM);
+	expect(status.code == DSEC_ABSENT && status.error == ESTALE);
 	expect(dsec_signal(e->d, NULL, id, 1, 0) == -EINVAL);
 	expect(dsec_signal(e->d, NULL, id, 1, 65) == -EINVAL);
 	sandbox_end(e->d, id);
@@ -426,7 +433,7 @@ static const struct claim claims[] = {
 	CLAIM(a_signal_is_for_the_main_process),
 	CLAIM(a_signal_for_all_reaches_other_sessions),
 	CLAIM(killing_all_is_the_end_of_it),
-	CLAIM(what_never_ran_is_told_from_what_has_ended),
+	CLAIM(what_never_ran_is_told_from_what_has_ended_or_is_forgotten),
 	CLAIM(a_sandbox_can_stop_and_kill_its_own_and_nothing_of_ours),
 	CLAIM(limits_are_the_programs),
 	CLAIM(a_limit_that_cannot_be_is_named),
