@@ -61,8 +61,10 @@ struct config {
 	uint32_t launchers;		   /* per shard: 3 */
 	uint32_t sandboxes_max;		   /* of the node: 8192, less where the machine has less */
 	uint32_t execs_max;		   /* running at once, of the node: 2048 */
+	uint32_t client_execs_max;	   /* of one connection: 3/4 of execs_max */
 	uint32_t inbounds_max;		   /* connections to ports at once, per shard: 256 */
 	uint32_t clients_max;		   /* 256 */
+	uint32_t creates_per_s;		   /* of the node, with a burst of as many: 0, no limit */
 	uint32_t requests_max;		   /* in flight per channel: 64 */
 	uint32_t creates_waiting_max;	   /* admitted but not started, per shard: 4096 */
 	uint32_t slot_uses_max;		   /* before an untouched root is remade anyway: 1000 */

@@ -27,6 +27,8 @@ struct creation {
 	struct image_want image;
 	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
 	uint32_t excess;       /* to be refused */
+	const char *excess_of; /* the limit */
+	uint32_t retry_ms;
 	struct status failure; /* of the image: of every one */
 	bool pumping, resting;
 };
@@ -352,10 +354,16 @@ static void create_again(struct mail *mail, void *owner)
 /* Over the limit for creates that wait: refused, from the end of the count. */
 static struct status refuse_one(struct part *part, uint32_t *ret_index)
 {
+	struct creation *creation = part->work;
+	struct status s;
+
 	*ret_index = part->first + --part->count;
-	((struct creation *)part->work)->excess--;
+	creation->excess--;
 	part->shard->stats.refused++;
-	return status_of_errno(-EAGAIN, "create", "creates_waiting_max");
+	s = status_of_errno(-EAGAIN, "create", creation->excess_of);
+	if (creation->retry_ms)
+		s.retry_after_ms = creation->retry_ms;
+	return s;
 }
 
 static void create_more(struct creation *creation)
@@ -420,10 +428,29 @@ static void image_ready(struct image_want *want, int result)
 	create_more(creation);
 }
 
+/* What is over a limit is refused at once, from the end of the count. */
+static void creation_admit(struct creation *creation)
+{
+	struct part *part = creation->part;
+	struct shard *shard = part->shard;
+	uint32_t room = shard->config->creates_waiting_max, granted, retry_ms;
+
+	room = room > shard->creates_waiting ? room - shard->creates_waiting : 0;
+	creation->excess_of = "creates_waiting_max";
+	if (room > part->count)
+		room = part->count;
+	granted = bucket_take(&shard->creates, io_now_ns(shard->io), room, &retry_ms);
+	if (granted < room) {
+		creation->excess_of = "creates_per_s";
+		creation->retry_ms = retry_ms;
+	}
+	creation->excess = part->count - granted;
+	shard->creates_waiting += granted;
+}
+
 void create_part(struct part *part)
 {
 	struct shard *shard = part->shard;
-	uint32_t room = shard->config->creates_waiting_max;
 	struct creation *creation;
 	struct record *record;
 	struct status s;
@@ -448,9 +475,7 @@ void create_part(struct part *part)
 		creation_end(creation, &s);
 		return;
 	}
-	room = room > shard->creates_waiting ? room - shard->creates_waiting : 0;
-	creation->excess = part->count > room ? part->count - room : 0;
-	shard->creates_waiting += part->count - creation->excess;
+	creation_admit(creation);
 	creation->image.shard = shard;
 	creation->image.ready = image_ready;
 	r = image_get(&creation->image);

@@ -292,6 +292,7 @@ static struct exec *exec_new(struct sandbox *sandbox, struct part *part)
 	exec = calloc(1, sizeof *exec);
 	if (!exec)
 		return NULL;
+	exec->client = part->request->client;
 	shard->execs_running++;
 	exec->shard = shard;
 	exec->sandbox = sandbox;
@@ -335,9 +336,13 @@ static struct status exec_begin(struct part *part, struct exec **ret)
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
+	if (!share_take(&part->shard->shares, part->request->client))
+		return status_of_errno(-EAGAIN, "exec", "client_execs_max");
 	exec = *ret = exec_new(sandbox, part);
-	if (!exec)
+	if (!exec) {
+		share_give(&part->shard->shares, part->request->client);
 		return status_of_errno(-EAGAIN, "exec", "execs_max");
+	}
 	s = exec_wish(exec, part->request);
 	if (s.code)
 		return s;

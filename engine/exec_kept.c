@@ -21,6 +21,13 @@ static void exec_unlink(struct exec *exec)
 		exec->next->link = exec->link;
 }
 
+/* Its place among those that run is free. */
+static void exec_not_running(const struct exec *exec)
+{
+	exec->shard->execs_running--;
+	share_give(&exec->shard->shares, exec->client);
+}
+
 void exec_free(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
@@ -36,7 +43,7 @@ void exec_free(struct exec *exec)
 	free((void *)exec->spec.strings);
 	free(exec->limits);
 	if (running)
-		exec->shard->execs_running--;
+		exec_not_running(exec);
 	free(exec);
 	if (running)
 		sandbox_exec_over(sandbox);
@@ -124,7 +131,7 @@ void exec_keep(struct exec *exec)
 		exec->next->link = &exec->next;
 	sandbox->kept = exec;
 	kept_add(exec);
-	shard->execs_running--;
+	exec_not_running(exec);
 	if (++sandbox->kept_count > EXECS_KEPT_PER_SANDBOX) {
 		struct exec *oldest = exec;
 

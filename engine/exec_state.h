@@ -71,6 +71,7 @@ struct exec {
 	struct run *run;
 	struct run_spec spec;
 	struct run_limit *limits; /* the spec's */
+	uint64_t client;	  /* whose share it is of */
 	uint64_t number, begun_ns, ended_ns, output_ns, terminated_ns;
 	struct stream streams[EXEC_STREAMS];
 	int child_fds[3];

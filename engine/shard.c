@@ -58,6 +58,15 @@ static uint32_t shard_files_max(const struct shard *shard)
 	return execs < FILES_PER_SHARD_MAX ? execs : FILES_PER_SHARD_MAX;
 }
 
+/* Of execs, at least one. */
+static uint32_t client_share_of(const struct shard *shard)
+{
+	uint32_t limit = shard->config->client_execs_max, share;
+
+	share = limit ? share_of(shard, limit) : shard->execs_max - shard->execs_max / 4;
+	return share ? share : 1;
+}
+
 static int shard_fill_pools(struct shard *shard)
 {
 	const struct node *node = shard->node;
@@ -75,6 +84,10 @@ static int shard_fill_pools(struct shard *shard)
 	if (r < 0)
 		return r;
 	shard->execs_max = share_of(shard, shard->config->execs_max);
+	shard->creates = bucket_of(shard->config->creates_per_s, shard->config->shards);
+	r = shares_init(&shard->shares, shard->execs_max, client_share_of(shard));
+	if (r < 0)
+		return r;
 	r = sinks_init(&shard->sinks);
 	if (r < 0)
 		return r;
@@ -148,6 +161,7 @@ static void shard_close(struct shard *shard)
 		records_done(shard->records);
 	free(shard->records);
 	free(shard->gone);
+	shares_done(&shard->shares);
 	forwards_done(&shard->forwards);
 	pool_done(&shard->requests);
 	pool_done(&shard->files);

@@ -15,11 +15,13 @@
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/base/timer.h"
+#include "engine/bucket.h"
 #include "engine/config.h"
 #include "engine/image.h"
 #include "engine/exec.h"
 #include "engine/sink.h"
 #include "engine/forward.h"
+#include "engine/share.h"
 
 struct control;
 struct ended_list;
@@ -72,6 +74,8 @@ struct shard {
 	struct sinks sinks;
 	struct forwards forwards; /* ways into sandboxes from this host */
 	uint32_t port_waits;
+	struct bucket creates;	 /* a second */
+	struct shares shares;	 /* of execs, by client */
 	struct records *records; /* of requests, by their ids */
 	struct ended_list *gone; /* sandboxes that ended */
 	struct shard_stats stats;

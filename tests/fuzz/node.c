@@ -202,6 +202,7 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	r |= sinks_init(&shard->sinks);
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
 	shard->records = records_borrow(number, node->node.epoch);
+	r |= shares_init(&shard->shares, FUZZ_EXECS, FUZZ_EXECS - 1);
 	shard->gone = calloc(1, sizeof *shard->gone);
 	assert(shard->gone);
 	r |= io_open(&options, &shard->io);
@@ -226,6 +227,8 @@ static void shard_unmake(struct shard *shard)
 	shard->backend->class->close(shard->backend);
 	io_close(shard->io);
 	free(shard->gone);
+	assert(!shard->shares.count);
+	shares_done(&shard->shares);
 	pool_done(&shard->requests);
 	sinks_done(&shard->sinks);
 	pool_done(&shard->sandboxes);

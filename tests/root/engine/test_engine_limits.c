@@ -139,6 +139,59 @@ static void execs_beyond_those_that_may_run_are_refused(struct engine *e)
 	}
 }
 
+static void one_connection_cannot_have_all_execs(struct engine *e)
+{
+	struct dsec *other = engine_connect(e);
+	struct dsec_id id = sandbox_make(e->d);
+	const struct command hold = SH("exec sleep 300");
+	int64_t tickets[3];
+
+	for (int i = 0; i < 3; i++)
+		tickets[i] = command_start(e->d, id, &hold, NULL);
+	expect(until(5000, engine_running(e, "sleep") == 3));
+	auto_ran struct ran more = shell_run(e->d, id, "true");
+
+	if (!expect(more.status.code == DSEC_REFUSED && more.status.retry_after_ms > 0 &&
+		    !strcmp(more.status.step, "exec.client_execs_max")))
+		ran_note(&more);
+	/* Another one's share is its own; and a share comes back. */
+	auto_ran struct ran others = shell_run(other, id, "echo fine");
+
+	expect(ran_says(&others, "fine\n"));
+	sandbox_end(e->d, id);
+	for (int i = 0; i < 3; i++) {
+		auto_ran struct ran ran = command_wait(e->d, tickets[i]);
+
+		expect(ran.result && ran.result->reason == DSEC_KILLED);
+	}
+	id = sandbox_make(e->d);
+	auto_ran struct ran again = shell_run(e->d, id, "echo again");
+
+	expect(ran_says(&again, "again\n"));
+	sandbox_end(e->d, id);
+	dsec_close(other);
+}
+
+static void creates_beyond_their_rate_are_refused_with_a_time(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(40);
+	auto_made struct made made = create_run(e->d, &opts);
+	uint32_t retry_ms = made.retry_ms_min;
+
+	/* A burst of ten. */
+	expect(is_accounted_for(&made, 40));
+	if (!expect(made.created == 10 && !strcmp(made.trouble.step, "create.creates_per_s") &&
+		    retry_ms > 0 && retry_ms <= 200))
+		note("created %u, \"%s\", retry after %u ms", made.created, made.trouble.step,
+		     retry_ms);
+	pause_ms(retry_ms + 1);
+	opts.count = 2;
+	auto_made struct made next = create_run(e->d, &opts);
+
+	expect(next.created >= 1);
+	list_destroy(e->d);
+}
+
 static void connections_beyond_the_limit_are_turned_away(struct engine *e)
 {
 	struct dsec_open_opts opts = { .size = sizeof opts, .address = e->socket };
@@ -196,14 +249,22 @@ static const struct claim small[] = {
 static const struct claim odd[] = { CLAIM(a_limit_that_shards_cannot_share_evenly_is_kept) };
 static const struct claim waiting[] = { CLAIM(creates_beyond_those_that_may_wait_are_refused) };
 static const struct claim execs[] = { CLAIM(execs_beyond_those_that_may_run_are_refused) };
+static const struct claim shares[] = { CLAIM(one_connection_cannot_have_all_execs) };
+static const struct claim rates[] = { CLAIM(creates_beyond_their_rate_are_refused_with_a_time) };
 static const struct claim clients[] = { CLAIM(connections_beyond_the_limit_are_turned_away) };
 
 static const char *const small_arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
 static const char *const odd_arguments[] = { "--sandboxes-max", "7", "--shards", "2", NULL };
 static const char *const waiting_arguments[] = { "--sandboxes-max",	  "64", "--shards", "2",
 						 "--creates-waiting-max", "4",	NULL };
-static const char *const execs_arguments[] = { "--sandboxes-max", "16", "--shards", "1",
-					       "--execs-max",	  "4",	NULL };
+static const char *const execs_arguments[] = {
+	"--sandboxes-max",    "16",  "--shards", "1", "--execs-max", "4",
+	"--client-execs-max", "100", NULL
+};
+static const char *const shares_arguments[] = { "--sandboxes-max", "16", "--shards", "1",
+						"--execs-max",	   "4",	 NULL };
+static const char *const rates_arguments[] = { "--sandboxes-max", "64", "--shards", "1",
+					       "--creates-per-s", "10", NULL };
 static const char *const clients_arguments[] = { "--sandboxes-max", "16", "--shards", "2",
 						 "--clients-max",   "6",  NULL };
 static const struct suite suites[] = {
@@ -211,6 +272,8 @@ static const struct suite suites[] = {
 	SUITE("sandboxes-max 7", odd, .arguments = odd_arguments),
 	SUITE("creates-waiting-max", waiting, .arguments = waiting_arguments),
 	SUITE("execs-max", execs, .arguments = execs_arguments),
+	SUITE("client-execs-max", shares, .arguments = shares_arguments),
+	SUITE("creates-per-s", rates, .arguments = rates_arguments),
 	SUITE("clients-max", clients, .arguments = clients_arguments),
 };
 
