@@ -123,12 +123,15 @@ static bool inlet_type_end(struct inlet *inlet)
 	return true;
 }
 
+/* True: it may be gone now, as `quiet` is the last that is heard of it. */
 static bool inlet_is_stopped(struct inlet *inlet)
 {
+	bool stopping = inlet->stopping;
+
 	inlet->writing = false;
-	if (inlet->stopping && inlet->quiet)
+	if (stopping && inlet->quiet)
 		inlet->quiet(inlet);
-	return inlet->stopping;
+	return stopping;
 }
 
 static void inlet_has_room(struct io_op *op, int res)

@@ -29,7 +29,10 @@ struct inlet {
 	void *owner;
 	/* May be NULL. All was written and the descriptor closed (0), or a write failed. */
 	void (*closed)(struct inlet *inlet, int error);
-	/* May be NULL. After inlet_stop() that returned false: nothing is in flight any more. */
+	/*
+	 * May be NULL. After inlet_stop() that returned false: nothing is in flight any more. It may
+	 * be freed from here.
+	 */
 	void (*quiet)(struct inlet *inlet);
 };
 

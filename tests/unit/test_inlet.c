@@ -213,6 +213,38 @@ Test(inlet, stopping_ends_a_write_in_flight_and_answers_all)
 	fixture_close(&f);
 }
 
+/* As whoever frees it there: what lay in it is other people's from then on. */
+static void forget(struct inlet *inlet)
+{
+	struct fixture *f = inlet->owner;
+
+	f->quiet++;
+	inlet_done(inlet);
+	memset(inlet, 0, sizeof *inlet);
+	inlet->fd = -1;
+}
+
+Test(inlet, what_is_quiet_may_be_freed_at_once)
+{
+	struct status over = status_absent();
+	struct fixture f;
+	struct asked *large;
+	char *bytes = calloc(1, 1 << 20);
+
+	fixture_open(&f);
+	f.inlet.quiet = forget;
+	large = give(&f, 0, bytes, 1 << 20); /* more than the pipe takes */
+	cr_assert_not(inlet_stop(&f.inlet, &over));
+	turn_to_rest(f.io);
+	cr_assert_eq(f.quiet, 1);
+	cr_assert_eq(f.closed, 0);
+	cr_assert_eq(f.inlet.over.code, DSEC_OK); /* nobody touched it since */
+	cr_assert_null(f.inlet.chunk);
+	asked_free(large);
+	free(bytes);
+	io_close(f.io);
+}
+
 /* A terminal in place of the pipe; read_fd is its program's end. */
 static void terminal_open(struct fixture *f)
 {
