@@ -414,6 +414,10 @@ static void image_ready(struct image_want *want, int result)
 		} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
 			s.blame = DSEC_BLAME_CALLER;
 			s.detail = "the image's file is not EROFS, or damaged";
+		} else if (result == -ETXTBSY) {
+			s.code = DSEC_CONFLICT;
+			s.blame = DSEC_BLAME_CALLER;
+			s.detail = "its file was written to in place, under sandboxes that use it";
 		}
 		/* Wrong for all, and told once; else another shard may have made its part. */
 		if (s.blame == DSEC_BLAME_CALLER) {

@@ -94,6 +94,11 @@ static bool result_of_failure(const struct exec *exec, int error, struct dsec_wi
 		*ret_status = status_of_errno(error, "container", exec->failed_step);
 	else
 		*ret_status = status_of_errno(error, "exec", exec->flow.failed_step);
+	if (ret_status->code == DSEC_REFUSED && exec->failed_step &&
+	    !strcmp(exec->failed_step, "leaf")) {
+		ret_status->blame = DSEC_BLAME_CALLER;
+		ret_status->detail = "as many programs run in this sandbox as may";
+	}
 	if (!exec->run || !exec->run->program_failed)
 		return false;
 	ret->reason = DSEC_NOT_STARTED;

@@ -32,6 +32,19 @@ static struct status strings_invalid(const char *field, int error)
 				.step = field };
 }
 
+static struct status strings_too_many(const char *field, const char *detail)
+{
+	struct status s = strings_invalid(field, -E2BIG);
+
+	s.detail = detail;
+	return s;
+}
+
+/* As it is told. */
+_Static_assert(EXEC_ARGUMENT_BYTES_MAX == 128 << 10, "128 KiB");
+_Static_assert(STRINGS_MAX == 4096, "4,096 strings");
+_Static_assert(EXEC_ENV_COUNT_MAX == 512, "512 variables");
+
 static void pack(struct packing *p, const char *bytes, uint32_t count)
 {
 	if (count)
@@ -187,9 +200,10 @@ static struct status strings_check(const struct sandbox *sandbox, const struct w
 	    (uint64_t)wish->argv.count + wish->env.count + sandbox->env.count + record->env_count +
 			    record->entrypoint_count + record->cmd_count + 2 >
 		    STRINGS_MAX)
-		return strings_invalid("argv", -E2BIG);
+		return strings_too_many("argv",
+					"argv, env and cwd: 128 KiB, 4,096 strings at most");
 	if (wish->env.count > EXEC_ENV_COUNT_MAX)
-		return strings_invalid("env", -E2BIG);
+		return strings_too_many("env", "512 variables at most");
 	if (wire_items_check(w, &wish->argv) < 0)
 		return strings_invalid("argv", -EINVAL);
 	if (wire_items_check(w, &wish->env) < 0)

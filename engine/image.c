@@ -67,6 +67,8 @@ static struct image_file file_identify(const char *path)
 		.bytes = (uint64_t)st.st_size,
 		.changed_ns =
 			(uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec,
+		.written_ns =
+			(uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec,
 	};
 }
 
@@ -75,6 +77,15 @@ static bool file_is(const struct image_file *file, const char *path)
 	struct image_file now = file_identify(path);
 
 	return !memcmp(&now, file, sizeof now);
+}
+
+/* The same file with other bytes: a mount of it shows some of the old and some of the new. */
+static bool file_was_written(const struct image_file *file, const char *path)
+{
+	struct image_file now = file_identify(path);
+
+	return now.device == file->device && now.inode == file->inode &&
+	       (now.bytes != file->bytes || now.written_ns != file->written_ns);
 }
 
 /* ---- a version, on the control thread ---- */
@@ -86,6 +97,15 @@ static struct image *table_find(const struct image_table *table, const char *nam
 		    !strcmp(table->images[i]->name, name))
 			return table->images[i];
 	return NULL;
+}
+
+static bool table_has_spoilt(const struct image_table *table, const char *name)
+{
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (table->images[i] && table->images[i]->is_spoilt &&
+		    !strcmp(table->images[i]->name, name))
+			return true;
+	return false;
 }
 
 static struct image **table_place(struct image_table *table, const struct image *image)
@@ -262,6 +282,14 @@ static void image_retire(struct control *control, struct image *image)
 	image_settle(control, image);
 }
 
+static void image_spoil(struct image *image)
+{
+	image->is_spoilt = true;
+	log_error("image was written to in place name=\"%s\" number=%u: its sandboxes are spoilt,"
+		  " destroy them; a new file is to be renamed over the old one",
+		  image->name, image->number);
+}
+
 void images_refresh(struct control *control, const struct config *config)
 {
 	struct image_table *table = control_images(control);
@@ -271,9 +299,14 @@ void images_refresh(struct control *control, const struct config *config)
 		struct image *image = table->images[i];
 
 		/* What is being opened is looked at next time. */
-		if (!image || image->is_stale || !image->held ||
+		if (!image || !image->held || image->is_spoilt ||
 		    image_path(config, image->name, path, sizeof path) < 0 ||
 		    file_is(&image->file, path))
+			continue;
+		if (__atomic_load_n(&image->users, __ATOMIC_RELAXED) &&
+		    file_was_written(&image->file, path))
+			image_spoil(image);
+		if (image->is_stale)
 			continue;
 		log_info("image changed name=\"%s\" number=%u, the next create reads it anew",
 			 image->name, image->number);
@@ -418,6 +451,8 @@ static int want_open(struct control *control, struct image_want *want)
 	want->image = table_find(table, want->name);
 	if (want->image)
 		return 1;
+	if (table_has_spoilt(table, want->name))
+		return -ETXTBSY;
 	if (!table_place(table, NULL)) {
 		r = images_make_room(control);
 		return r < 0 ? r : -EAGAIN;

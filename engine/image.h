@@ -28,7 +28,7 @@ enum { IMAGE_NAME_MAX = 128 };
 
 /* Which file it was: another one of the same name is another image. */
 struct image_file {
-	uint64_t device, inode, bytes, changed_ns;
+	uint64_t device, inode, bytes, changed_ns, written_ns;
 };
 
 /* A shard's part of a version: its mail, out to be given back, then home. */
@@ -47,6 +47,7 @@ struct image {
 	uint32_t users;		     /* sandboxes and creates, of all shards; atomic */
 	/* the control thread's */
 	bool is_stale;	  /* found no more: its file is another, or its place is needed */
+	bool is_spoilt;	  /* its file was written to under those that use it */
 	uint32_t held;	  /* by so many shards */
 	struct mail mail; /* to shard 0 and back, when it goes */
 	struct node *node;
@@ -76,7 +77,10 @@ struct image_want {
 	char name[IMAGE_NAME_MAX];
 	int result, mount_fd;
 	struct image *image; /* result 0: used from now on, until image_put() */
-	/* 0, or -ENOENT, -EINVAL (name), -ENOSPC (IMAGES_MAX in use), -EBADMSG (record), … */
+	/*
+	 * 0, or -ENOENT, -EINVAL (name), -ENOSPC (IMAGES_MAX in use), -EBADMSG (record), -ETXTBSY
+	 * (written to in place, under sandboxes that use it), …
+	 */
 	void (*ready)(struct image_want *want, int result);
 };
 

@@ -255,6 +255,33 @@ class ImageTest(unittest.TestCase):
         self.good("rm", old, new)
         self.good("image", "rm", "twice")
 
+    def test_an_image_written_to_in_place_is_refused_until_nobody_uses_it(self):
+        root, path = self.folder / "in-place", self.images / "in-place.erofs"
+        root.mkdir()
+        subprocess.run(["tar", "-C", root, "-xp"], input=self.base(), check=True, timeout=60)
+
+        def make(version):
+            (root / "version").write_text(version)
+            subprocess.run(["mkfs.erofs", "--quiet", path, root], check=True, timeout=60)
+
+        make("1")
+        inode = path.stat().st_ino
+        path.chmod(0o600)  # changes the file, but not what is in it
+        old = self.good("create", "-q", "in-place").strip()
+        path.chmod(0o644)
+        time.sleep(1.5)
+        self.good("run", "in-place", "--", "/bin/true")
+        make("2")
+        self.assertEqual(path.stat().st_ino, inode, "mkfs.erofs writes in place")
+        log = self.engine.log
+        self.assertTrue(eventually(lambda: "written to in place" in log.read_text()))
+        self.bad("create", "in-place", says=["create conflict", "written to in place"])
+        self.good("rm", old)
+        self.assertTrue(eventually(
+            lambda: self.engine.dsec("run", "in-place", "--", "/bin/true").returncode == 0))
+        self.assertEqual(self.good("run", "in-place", "--", "/bin/cat", "/version"), "2")
+        self.good("image", "rm", "in-place")
+
     def test_the_files_space_is_free_when_its_last_sandbox_has_gone(self):
         self.bring("space", self.base(entry("big", random.Random(1).randbytes(8 << 20))))
         sandbox = self.good("create", "-q", "space").strip()
