@@ -30,8 +30,8 @@ struct inlet {
 	/* May be NULL. All was written and the descriptor closed (0), or a write failed. */
 	void (*closed)(struct inlet *inlet, int error);
 	/*
-	 * May be NULL. After inlet_stop() that returned false: nothing is in flight any more. It may
-	 * be freed from here.
+	 * May be NULL. After inlet_stop() that returned false: nothing is in flight any more, and
+	 * the inlet may be freed from here.
 	 */
 	void (*quiet)(struct inlet *inlet);
 };
