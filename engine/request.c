@@ -165,6 +165,16 @@ static bool names_are_missing(const struct request *request)
 	return found < selection_names(request);
 }
 
+/* The code stands in the event, and in the text at the end of its payload. */
+static void part_final_late(struct part *part)
+{
+	const uint32_t code = DSEC_DEADLINE;
+
+	part->final.code = DSEC_DEADLINE;
+	memcpy(part->final_payload + part->final.bytes - sizeof(struct dsec_wire_status), &code,
+	       sizeof code);
+}
+
 static void request_last(struct request *request)
 {
 	struct part *part = &request->parts[0];
@@ -178,7 +188,7 @@ static void request_last(struct request *request)
 	if (request->part_count == 1 && part->has_final) {
 		part->final.flags |= DSEC_EVENT_LAST;
 		if (request->late && part->final.code == DSEC_CANCELLED)
-			part->final.code = DSEC_DEADLINE;
+			part_final_late(part);
 		channel_post(request->channel, &part->final, part->final_payload);
 		return;
 	}
