@@ -554,6 +554,7 @@ void file_part_cancel(struct part *part)
 	if (!file)
 		return;
 	file->hurries = true;
+	file->forsaken = part->request->detached; /* set before the cancel was sent */
 	if (!file->committed)
 		file_cut(file, &s);
 	else if (file->started)

@@ -40,6 +40,7 @@ struct file {
 	char *packet; /* FILE_PACKET_BYTES, and one more to see what is too long */
 	bool receiving, asking, outlet_open, outlet_over, silent; /* silent: no more packets */
 	bool started, run_over, cut;
+	bool forsaken;		 /* cancelled because its client went: it may ask again */
 	bool committed, hurries; /* it may take effect; it has only a moment left for that */
 	uint32_t rows;
 	struct guest_done done; /* checked; packet 0: none yet */

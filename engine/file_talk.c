@@ -296,7 +296,10 @@ void file_report(struct file *file, int error)
 	file->part = NULL;
 	file->sandbox->files_asked--;
 	part->work = NULL;
-	record_end(file->sandbox->shard->records, file->request_id, &e.status, NULL);
+	if (file->forsaken && e.status.code == DSEC_CANCELLED)
+		record_forget(file->sandbox->shard->records, file->request_id);
+	else
+		record_end(file->sandbox->shard->records, file->request_id, &e.status, NULL);
 	if (file->asking) /* its mail is under way: it ends when that comes back */
 		status_merge(&part->status, &e.status);
 	else

@@ -81,13 +81,18 @@ static struct record *record_find(struct records *records, const uint8_t id[16])
 	return NULL;
 }
 
-static void record_evict(struct records *records, struct record *record)
+static void record_unlink(struct records *records, const struct record *record)
 {
 	uint32_t *at = bucket_of(records, record->id);
 
 	while (*at != record - records->all + 1)
 		at = &records->all[*at - 1].next;
 	*at = record->next;
+}
+
+static void record_evict(struct records *records, struct record *record)
+{
+	record_unlink(records, record);
 	if (record->at_ms > records->floor_ms)
 		records->floor_ms = record->at_ms;
 }
@@ -140,6 +145,16 @@ void record_end(struct records *records, const uint8_t id[16], const struct stat
 	record->status = *status;
 	if (result)
 		record->result = *result;
+}
+
+void record_forget(struct records *records, const uint8_t id[16])
+{
+	struct record *record = record_find(records, id);
+
+	if (!record)
+		return;
+	record_unlink(records, record);
+	record->state = RECORD_FREE;
 }
 
 struct status record_refusal(int error, const struct record *record)

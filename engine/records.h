@@ -64,5 +64,7 @@ bool record_is_stale(const struct records *records, const uint8_t id[16]);
 /* How it ended. Nothing happens for the zero id, or when the record went meanwhile. */
 void record_end(struct records *records, const uint8_t id[16], const struct status *status,
 		const struct dsec_wire_result *result);
+/* Nothing of it happened: the same id may be asked again. */
+void record_forget(struct records *records, const uint8_t id[16]);
 /* What to say about a request that has a record already, or none any more. */
 struct status record_refusal(int error, const struct record *record);

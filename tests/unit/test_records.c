@@ -41,6 +41,25 @@ Test(records, an_id_begins_once)
 	records_done(&records);
 }
 
+Test(records, what_is_forgotten_may_begin_again)
+{
+	struct dsec_ring_request entry, other;
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
+	entry = entry_at(now_ms() + 1, 7);
+	other = entry_at(now_ms() + 1, 8);
+	cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	cr_assert_eq(record_begin(&records, &other, &record), 0);
+	record_forget(&records, entry.request_id);
+	record_forget(&records, entry.request_id); /* in vain */
+	cr_assert_eq(record_begin(&records, &entry, &record), 0);
+	cr_assert_eq(record->state, RECORD_RUNNING);
+	cr_assert_eq(record_begin(&records, &other, &record), -EEXIST);
+	records_done(&records);
+}
+
 Test(records, the_end_is_remembered_with_its_result)
 {
 	struct dsec_wire_result result = { .size = sizeof result, .exit_code = 3, .exec = 9 };

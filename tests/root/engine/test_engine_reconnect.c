@@ -17,6 +17,7 @@
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_follow.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/file_client.h"
 
 enum { THREADS = 4, FLIGHT = 16, KILLS = 3, CUTS = 20, FD_MAX = 256, RUNS_MAX = 4096 };
 enum { LAST_MS = 30000 };
@@ -442,6 +443,50 @@ static void input_is_taken_once_when_connections_are_cut(struct engine *e)
 	dsec_close(d);
 }
 
+/* A file may be another by then, what was given of one is gone; what is whole is asked again. */
+static void files_are_lost_in_the_middle_and_written_once_when_cut(struct engine *e)
+{
+	enum { LINE_BYTES = 300000 }; /* more than a pipe holds */
+	struct dsec *d = connect_staying(e, false);
+	struct dsec_id id = sandbox_make(e->d);
+	auto_ran struct ran made =
+		shell_run(e->d, id, "head -c 9000000 /dev/zero >/tmp/large; : >/tmp/log");
+	const struct dsec_file_opts large = { .size = sizeof large,
+					      .path = bytes_of("/tmp/large") };
+	const struct dsec_file_opts part = { .size = sizeof part, .path = bytes_of("/tmp/part") };
+	auto_free char *text = calloc(1, LINE_BYTES);
+	const struct dsec_file_opts line = { .size = sizeof line,
+					     .flags = DSEC_FILE_APPEND,
+					     .path = bytes_of("/tmp/log"),
+					     .input = { text, LINE_BYTES } };
+	int harness_fd = connection_fd(e, -1);
+	struct dsec_event *event = NULL;
+	int64_t reading, writing;
+
+	expect(ran_exited(&made, 0));
+	text[LINE_BYTES - 1] = '\n';
+	reading = dsec_read(d, NULL, id, &large);
+	expect(dsec_wait(d, reading, LAST_MS, &event) == 0 && event->kind == DSEC_EV_DATA);
+	dsec_event_free(event);
+	writing = dsec_write(d, NULL, id, &part);
+	expect(input_give(d, writing, 0, bytes_of("half")).code == DSEC_OK);
+	stream_cut(e, harness_fd);
+	expect(ticket_end(d, reading).code == DSEC_LOST);
+	expect(ticket_end(d, writing).code == DSEC_LOST);
+	for (int i = 0; i < 20; i++) {
+		int64_t adding = dsec_write(d, NULL, id, &line);
+
+		if (i % 4 == 0)
+			stream_cut(e, harness_fd);
+		expect(ticket_end(d, adding).code == DSEC_OK);
+	}
+	auto_ran struct ran after = shell_run(e->d, id, "ls -A /tmp; wc -l </tmp/log");
+
+	expect(ran_says(&after, "large\nlog\n20\n"));
+	sandbox_end(e->d, id);
+	dsec_close(d);
+}
+
 static const struct claim kills[] = {
 	CLAIM(killed_engines_cost_what_they_had_and_the_handle_works_on),
 	CLAIM(so_they_do_over_the_stream),
@@ -451,6 +496,7 @@ static const struct claim cuts[] = {
 	CLAIM(so_they_do_too_over_the_stream),
 	CLAIM(streams_go_on_to_the_byte_when_connections_are_cut),
 	CLAIM(input_is_taken_once_when_connections_are_cut),
+	CLAIM(files_are_lost_in_the_middle_and_written_once_when_cut),
 };
 
 static const char *const arguments[] = { "--sandboxes-max", "128", "--shards", "2", NULL };
