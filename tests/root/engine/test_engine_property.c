@@ -1,7 +1,7 @@
 /*
  * 29: whatever is asked, in whatever order, everything can be deleted and nothing is left: random
- * operations from a seed that is printed, then a delete of all, and every gauge is zero. The seed of
- * a failure is given again as DSEC_SEED.
+ * operations from a seed that is printed, then a delete of all, and every gauge is zero. The seed
+ * of a failure is given again as DSEC_SEED.
  */
 #include <stdio.h>
 #include <stdlib.h>
