@@ -100,7 +100,9 @@ void dsec__capture_show(const struct capture *capture, unsigned int which, struc
 	if (tail > capture->tail_bytes_max)
 		tail = capture->tail_bytes_max;
 	ret->head = (struct dsec_bytes){ captured->head, captured->head_bytes };
-	ret->tail = (struct dsec_bytes){ captured->tail + captured->tail_bytes - tail, tail };
+	ret->tail = (struct dsec_bytes){ NULL, tail };
+	if (tail)
+		ret->tail.data = captured->tail + captured->tail_bytes - tail;
 	ret->truncated |= captured->cut || ret->total_bytes > captured->head_bytes + tail;
 }
 
