@@ -330,9 +330,10 @@ static void a_sandbox_cannot_reach_the_listener(struct engine *e)
 static void an_engine_with_connections_open_ends_in_time(struct engine *e)
 {
 	static const char *const words[] = { "probe_net", "serve", "4", "80", "hi ", NULL };
+	static const char *const small[] = { "--sandboxes-max", "64", NULL };
 	struct engine other;
 
-	if (!expect(engine_start(&other, &(struct engine_options){ .instance = NULL })))
+	if (!expect(engine_start(&other, &(struct engine_options){ .arguments = small })))
 		return;
 	struct dsec_id id = private_make(other.d);
 
@@ -365,7 +366,8 @@ static const struct claim claims[] = {
 	CLAIM(an_engine_with_connections_open_ends_in_time),
 };
 
-static const struct suite suites[] = { SUITE("ports", claims) };
+static const char *const arguments[] = { "--sandboxes-max", "256", NULL };
+static const struct suite suites[] = { SUITE("ports", claims, .arguments = arguments) };
 
 int main(int argc, char **argv)
 {
