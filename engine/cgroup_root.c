@@ -170,9 +170,11 @@ static void controllers_enable(int cgroup_fd, const char *where)
 		int bytes = snprintf(text, sizeof(text), "+%s", wanted[i]);
 
 		if (!word_has(have, wanted[i])) {
-			log_info("controller %s is not on cgroup v2 in %s: its limits are not"
-				 " enforced, continuing",
-				 wanted[i], where);
+			log_info("controller %s is not on cgroup v2 in %s: %s, continuing",
+				 wanted[i], where,
+				 strcmp(wanted[i], "pids") ?
+					 "its limits are not enforced" :
+					 "RLIMIT_NPROC limits processes instead");
 			continue;
 		}
 		if (word_has(enabled, wanted[i]))

@@ -83,6 +83,11 @@ static struct pack *create_choose(struct play *play)
 	create->on_disconnect = choose(c, 2);
 	create->ttl_s = choose(c, 4) * 30;
 	create->idle_ttl_s = choose(c, 3) * 10;
+	/* Of what was chosen already, so that older plays stay what they were. */
+	create->on_timeout = create->idle_ttl_s / 10;
+	create->cpu_weight = create->ttl_s * 200;
+	create->swap_bytes = create->network == DSEC_NETWORK_PRIVATE ? 1 << 20 : 0;
+	create->io_weight = create->on_disconnect * 7;
 	pack_text(pack, &create->image, images[choose(c, 6)]);
 	if (choose(c, 4) == 3)
 		pack_text(pack, &create->hostname, "host");
