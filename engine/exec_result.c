@@ -228,6 +228,27 @@ static bool replay_joins(struct exec *exec, struct part *part)
 	return true;
 }
 
+/* All that is left of it is how it ended: who read its streams is told what is missing. */
+static void replay_gaps(struct part *part, const struct record *record)
+{
+	const struct dsec_wire_exec *wish = &part->request->body.exec;
+
+	for (int i = 0; i < EXEC_STREAMS && wish->flags & DSEC_EXEC_STREAM; i++) {
+		uint64_t total = record->result.outputs[i].total_bytes, missing;
+		struct emission e = { .kind = DSEC_EV_GAP,
+				      .subject = record->subject,
+				      .exec = record->result.exec,
+				      .stream = (uint16_t)(i + 1),
+				      .offset = wish->resume[i],
+				      .body = &missing,
+				      .bytes = sizeof missing };
+
+		missing = total > wish->resume[i] ? total - wish->resume[i] : 0;
+		if (missing)
+			part_emit(part, &e);
+	}
+}
+
 void exec_replay(struct part *part, int error, const struct record *record)
 {
 	const struct dsec_ring_request *entry = &part->request->entry;
@@ -245,6 +266,7 @@ void exec_replay(struct part *part, int error, const struct record *record)
 		part_end(part, &s, NULL);
 		return;
 	}
+	replay_gaps(part, record);
 	e.subject = record->subject;
 	e.exec = record->result.exec;
 	e.status = record->status;

@@ -133,8 +133,9 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
  * what is left of their time. So nothing runs twice, and
  *
  *	the connection was cut, the engine is the same: the result comes as if nothing had happened,
- *		or with DSEC_REPLAYED from the record: then without output, and a CREATED with
- *		DSEC_ABSENT for those that are not there (any more). While it is still under
+ *		or with DSEC_REPLAYED from the record: then with as much of the output as is kept,
+ *		and a CREATED with DSEC_ABSENT for those that are not there (any more). Streams go
+ *		on where they were, with a DSEC_EV_GAP for what is gone. While it is still under
  *		way it is asked for until the call's timeout, or without one for reconnect_ms.
  *		Sandboxes with DSEC_DISCONNECT_DESTROY went with the connection.
  *	another engine: a create or exec that may have run ends with DSEC_UNKNOWN, the sandboxes of
