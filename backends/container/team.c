@@ -7,11 +7,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/base/cleanup.h"
 
-enum { GRACE_MS = 2000 };
+enum { GRACE_MS = 2000, STOPPED_MS = 250, DYING_MS = 10 };
 
 static void team_feed(struct team *team);
 static void worker_lose(struct worker *w);
@@ -26,14 +28,58 @@ void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t
 }
 
 /*
- * A worker keeps its own limits, so one that has not answered long after them is stopped, or stuck
- * in the kernel. Its requests must not wait for that to end.
+ * A worker keeps its own limits, so one that has not answered long after them is stuck in the
+ * kernel. Its requests must not wait for that to end.
+ */
+static void worker_late(struct timer *timer);
+
+/* As ps shows it; 0: it is dead, whoever has its pid now. */
+static char worker_state(const struct worker *w)
+{
+	char path[32], text[512] = "", state = 0;
+	const char *at;
+	int parent = 0;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/stat", w->pid);
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		return 0;
+	at = strrchr(text, ')');
+	if (!at || !strstr(text, "(dsec-launch") || sscanf(at, ") %c %d", &state, &parent) != 2)
+		return 0;
+	return parent != getpid() || state == 'Z' || state == 'X' ? 0 : state;
+}
+
+/* The next look at a worker that is busy: one that answers in time pays nothing. */
+static void look_set(struct worker *w, uint64_t at_ns)
+{
+	w->deadline.expired = worker_late;
+	/* There is room: one timer per worker. */
+	(void)timer_set(w->team->timers, &w->deadline, at_ns);
+}
+
+/*
+ * Stopped by somebody, or past its deadline: it is killed. When it is dead its channel is shut
+ * down, since the channel does not always tell of the death by itself: a child of the worker's that
+ * is stopped on the way to its program still has the worker's end. Not before: what the request
+ * began is cleaned up by others then.
  */
 static void worker_late(struct timer *timer)
 {
 	struct worker *w = container_of(timer, struct worker, deadline);
+	const uint64_t now_ns = io_now_ns(w->team->io);
+	const char state = worker_state(w);
 
-	w->team->worker_stuck(w->team->owner, w->pid);
+	if (!state) {
+		(void)shutdown(w->fd, SHUT_RDWR); /* its recv ends */
+		return;
+	}
+	if (!w->killed && (state == 'T' || now_ns >= w->deadline_ns)) {
+		w->killed = true;
+		w->team->worker_stuck(w->team->owner, w->pid);
+	}
+	look_set(w, now_ns + (w->killed ? DYING_MS : STOPPED_MS) * 1000000ull);
 }
 
 static void deadline_set(struct worker *w)
@@ -41,11 +87,9 @@ static void deadline_set(struct worker *w)
 	timer_clear(w->team->timers, &w->deadline);
 	if (!w->call_count)
 		return;
-	w->deadline.expired = worker_late;
-	/* There is room: one timer per worker. */
-	(void)timer_set(w->team->timers, &w->deadline,
-			io_now_ns(w->team->io) +
-				(3ull * w->calls[0]->request.limit_ms + GRACE_MS) * 1000000);
+	w->deadline_ns = io_now_ns(w->team->io) +
+			 (3ull * w->calls[0]->request.limit_ms + GRACE_MS) * 1000000;
+	look_set(w, io_now_ns(w->team->io) + STOPPED_MS * 1000000ull);
 }
 
 static void call_prepare(struct launch_call *call)
@@ -283,7 +327,7 @@ void team_add(struct team *team, int channel_fd, int pid)
 			continue;
 		w->fd = channel_fd;
 		w->pid = pid;
-		w->broken = w->replied = false;
+		w->broken = w->replied = w->killed = false;
 		team_feed(team);
 		return;
 	}

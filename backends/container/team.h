@@ -51,11 +51,12 @@ struct launch_call {
 
 struct worker {
 	struct team *team;
-	struct timer deadline; /* of the oldest request: then the worker is stuck */
+	struct timer deadline; /* of the oldest request, or the next look at the worker */
+	uint64_t deadline_ns;  /* then it is stuck */
 	int pid;
 	struct io_op recv, send;
 	int fd; /* -1: no worker here */
-	bool sending, receiving, replied, broken;
+	bool sending, receiving, replied, broken, killed;
 	uint32_t call_count;
 	struct launch_call *calls[TEAM_DEPTH]; /* oldest first */
 	uint32_t sent_count;		       /* of calls[] handed to the socket */

@@ -302,7 +302,7 @@ static bool claim_run(struct engine *e, const struct suite *suite, const struct 
 	failures = 0;
 	claim_name = claim->name;
 	printf("%s: %s\n", suite->name, claim->name);
-	(void)alarm(CLAIM_SECONDS_MAX);
+	(void)alarm((unsigned)longer(CLAIM_SECONDS_MAX));
 	claim->run(e);
 	if (e->d && e->keeper)
 		claim_settle(e);
@@ -347,7 +347,7 @@ static void suite_run(const struct suite *suite, const char *wanted, struct tall
 	}
 	failures = 0;
 	printf("%s: ends and leaves nothing\n", suite->name);
-	(void)alarm(CLAIM_SECONDS_MAX);
+	(void)alarm((unsigned)longer(CLAIM_SECONDS_MAX));
 	engine_end(e);
 	(void)alarm(0);
 	expect(process_fd_count(getpid()) == fds);

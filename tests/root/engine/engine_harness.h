@@ -11,6 +11,8 @@
 
 #include <dsec/dsec.h>
 
+#include "tests/slowness.h"
+
 enum { ENGINE_PIDS_MAX = 4096, ENGINE_OBJECTS_MAX = 256, CLAIM_SECONDS_MAX = 120 };
 
 struct engine_options {
@@ -103,10 +105,10 @@ unsigned process_fd_count(pid_t pid);
 uint64_t now_ms(void);
 void pause_ms(unsigned ms); /* between two looks, never instead of one */
 
-/* Looks again and again until it holds, at most so long; whether it did. */
+/* Looks again and again until it holds, at most so long (see longer()); whether it did. */
 #define until(ms, condition)                                                                       \
 	({                                                                                         \
-		uint64_t until_end_ = now_ms() + (ms);                                             \
+		uint64_t until_end_ = now_ms() + longer(ms);                                       \
 		bool until_holds_;                                                                 \
 		while (!(until_holds_ = (condition)) && now_ms() < until_end_)                     \
 			pause_ms(1);                                                               \

@@ -5,6 +5,7 @@
 #include "tests/root/engine/engine_load.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "tests/root/engine/engine_client.h"
@@ -21,6 +22,8 @@ static bool status_sort(struct load *load, const struct dsec_status *s, bool is_
 		atomic_fetch_add(&load->killed, 1);
 	} else if (s->code == DSEC_FAILED && strstr(s->step, ".worker")) {
 		atomic_fetch_add(&load->lost, 1);
+	} else if (s->code == DSEC_FAILED && strstr(s->step, ".wait") && s->error == ETIMEDOUT) {
+		atomic_fetch_add(&load->late, 1);
 	} else if (atomic_fetch_add(&load->strange, 1) == 0) {
 		note("load: code %u blame %u error %d at \"%s\" %s", s->code, s->blame, s->error,
 		     s->step, s->detail);
@@ -57,11 +60,12 @@ static bool load_once(struct load *load, struct dsec *d)
 	if (ticket < 0)
 		return false;
 	auto_ran struct ran ran = command_wait(d, ticket);
-	bool goes_on = ran.event && status_sort(load, &ran.status,
-						ran.result && ran.result->reason == DSEC_KILLED);
+	bool is_killed = ran.result &&
+			 (ran.result->reason == DSEC_KILLED || ran.result->signal == SIGKILL);
+	bool goes_on = ran.event && status_sort(load, &ran.status, is_killed);
 
 	longest_note(load, clock_ms() - begun_ms);
-	if (ran.result && ran.result->reason != DSEC_KILLED &&
+	if (ran.result && !is_killed &&
 	    !(ran.result->reason == DSEC_EXIT && ran_wrote(&ran, 1, "load\n", 5)) &&
 	    atomic_fetch_add(&load->strange, 1) == 0)
 		ran_note(&ran);
@@ -117,5 +121,5 @@ uint64_t load_done(const struct load *load)
 uint64_t load_ended(const struct load *load)
 {
 	return atomic_load(&load->done) + atomic_load(&load->lost) + atomic_load(&load->killed) +
-	       atomic_load(&load->strange);
+	       atomic_load(&load->late) + atomic_load(&load->strange);
 }

@@ -18,8 +18,11 @@ struct load {
 	unsigned thread_count;
 	pthread_t threads[LOAD_THREADS_MAX];
 	_Atomic bool stop;
-	/* Requests that ended: well; by a lost worker; with their PID 1; in no known way. */
-	_Atomic uint64_t done, lost, killed, strange, disconnected;
+	/*
+	 * Requests that ended: well; by a lost worker; with their PID 1 or program; because what
+	 * the worker started was stopped; in no known way.
+	 */
+	_Atomic uint64_t done, lost, killed, late, strange, disconnected;
 	/* Of the time a command took, from asking to the result. */
 	_Atomic uint64_t longest_us;
 };

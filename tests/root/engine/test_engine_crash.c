@@ -17,7 +17,7 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/engine_load.h"
 
-enum { WORKERS = 6, LIVE = 200, KILLS = 200 };
+enum { WORKERS = 6, LIVE = 200, KILLS = 200, STOPS = 30, INSIDE_KILLS = 20 };
 
 /* ---- workers ---- */
 
@@ -57,7 +57,11 @@ static void a_stopped_worker_is_replaced_and_costs_one_request(struct engine *e)
 	expect(until(5000, load_done(&load) > 20));
 	if (expect(until(10000, engine_workers(e, workers, 16) == WORKERS)))
 		(void)kill(workers[0], SIGSTOP); /* not reaped: alive */
+	double begun_ms = clock_ms();
+
 	expect(until(30000, holdings_now(e->d).launchers_lost == before + 1));
+	note("missed after %.0f ms", clock_ms() - begun_ms);
+	expect(clock_ms() - begun_ms < (double)longer(4000));
 	expect(until(10000, engine_workers(e, workers, 16) == WORKERS));
 	load_end(&load);
 	expect(load.lost <= 1 && load.strange == 0);
@@ -80,11 +84,26 @@ static void all_workers_at_once_can_go_and_the_waiting_are_served(struct engine 
 	expect(until(10000, engine_workers(e, workers, 16) == WORKERS));
 }
 
+/* Who is killed. MEMBER: anything in a sandbox, most of them the main processes of execs. */
+enum victim { WORKER, INIT, MEMBER, VICTIMS };
+
+static unsigned victims_of(struct engine *e, enum victim kind, pid_t pids[static 256])
+{
+	switch (kind) {
+	case WORKER:
+		return engine_workers(e, pids, 256);
+	case INIT:
+		return engine_inits(e, pids, 256);
+	default:
+		return engine_members(e, pids, 256);
+	}
+}
+
 /* It is among those that may be killed now: with its handle held, the pid is this process's. */
-static bool is_still(struct engine *e, pid_t pid, bool is_worker)
+static bool is_still(struct engine *e, pid_t pid, enum victim kind)
 {
 	pid_t pids[256];
-	unsigned count = is_worker ? engine_workers(e, pids, 256) : engine_inits(e, pids, 256);
+	unsigned count = victims_of(e, kind, pids);
 
 	for (unsigned i = 0; i < count; i++)
 		if (pids[i] == pid)
@@ -92,45 +111,147 @@ static bool is_still(struct engine *e, pid_t pid, bool is_worker)
 	return false;
 }
 
+static bool is_halted(pid_t pid)
+{
+	char path[64], name[64], state = 0;
+	FILE *file;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d (%63[^)]) %c", name, &state) != 2)
+		state = 0;
+	(void)fclose(file); /* was only read */
+	return state == 0 || strchr("TZX", state);
+}
+
+/* One of that kind gets the signal; false: there was none that it changes. */
+static bool victim_signal(struct engine *e, enum victim kind, unsigned chance, int signal)
+{
+	pid_t pids[256];
+	unsigned count = victims_of(e, kind, pids);
+
+	if (!count)
+		return false;
+	pid_t victim = pids[chance % count];
+	auto_close int fd = pidfd_open(victim, 0);
+
+	/* By handle, and looked at again: pids are used again in no time here. */
+	return fd >= 0 && is_still(e, victim, kind) && !is_halted(victim) &&
+	       pidfd_send_signal(fd, signal, NULL, 0) == 0;
+}
+
+static unsigned seed_take(void)
+{
+	const char *text = getenv("DSEC_TEST_SEED");
+	unsigned seed = text ? (unsigned)strtoul(text, NULL, 10) : (unsigned)now_ms();
+
+	note("seed %u", seed);
+	return seed;
+}
+
 static void random_kills_of_workers_and_pid_1s_leave_nothing(struct engine *e)
 {
+	const unsigned kills = fewer(KILLS, 25);
+	unsigned seed = seed_take(), killed[VICTIMS] = { 0 }, all = 0;
 	struct load load;
-	pid_t pids[256];
-	unsigned seed = 1, workers_killed = 0, inits_killed = 0;
 
 	if (!load_start(&load, e, 4))
 		return;
-	while (workers_killed + inits_killed < KILLS) {
+	while (all < kills) {
 		unsigned r = (unsigned)rand_r(&seed);
-		bool is_worker = r % 8 == 0;
-		unsigned count = is_worker ? engine_workers(e, pids, 256) :
-					     engine_inits(e, pids, 256);
-
-		if (!count)
-			continue;
-		pid_t victim = pids[r / 8 % count];
-		auto_close int fd = pidfd_open(victim, 0);
-
-		/* By handle, and looked at again: pids are used again in no time here. */
-		if (fd < 0 || !is_still(e, victim, is_worker))
-			continue;
-		if (pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0)
-			continue;
-		workers_killed += is_worker;
-		inits_killed += !is_worker;
-		/* Each meets requests in another state. */
+		enum victim kind = r % 8 == 0 ? WORKER : r % 8 < 5 ? INIT : MEMBER;
 		uint64_t ended = load_ended(&load);
 
-		expect(until(10000, load_ended(&load) > ended));
+		if (!victim_signal(e, kind, r / 8, SIGKILL))
+			continue;
+		killed[kind]++;
+		all++;
+		/* Each meets requests in another state. */
+		if (!expect(until(10000, load_ended(&load) > ended)))
+			break;
 	}
 	load_end(&load);
-	note("%u workers and %u PID 1s killed, %llu requests, %llu failed, %llu killed",
-	     workers_killed, inits_killed, (unsigned long long)load.done,
+	note("%u workers, %u PID 1s, %u others killed; %llu requests, %llu failed, %llu killed",
+	     killed[WORKER], killed[INIT], killed[MEMBER], (unsigned long long)load.done,
 	     (unsigned long long)load.lost, (unsigned long long)load.killed);
-	if (!expect(load.lost <= workers_killed))
+	if (!expect(load.lost <= killed[WORKER]))
 		note("%llu lost", (unsigned long long)load.lost);
 	expect(load.strange == 0);
 	expect(until(20000, list_count(e->d) == 0));
+}
+
+static bool workers_are_well(const struct engine *e)
+{
+	pid_t workers[16];
+	unsigned count = engine_workers(e, workers, 16), halted = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		halted += is_halted(workers[i]);
+	return count == WORKERS && !halted;
+}
+
+/* As much at once as takes every worker. */
+static void burst_run(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(60);
+	auto_made struct made made = create_run(e->d, &opts);
+
+	(void)sandboxes_end(e->d, made.ids, made.created); /* what is left is looked at later */
+}
+
+/* Each stop costs what a kill does: a worker is replaced, and who is in a sandbox goes with it. */
+static void random_stops_of_workers_and_pid_1s_leave_nothing(struct engine *e)
+{
+	const unsigned stops = fewer(STOPS, 6);
+	uint64_t before = holdings_now(e->d).launchers_lost, lost;
+	unsigned seed = seed_take(), stopped[VICTIMS] = { 0 }, all = 0;
+	struct load load;
+
+	if (!load_start(&load, e, 4))
+		return;
+	while (all < stops) {
+		unsigned r = (unsigned)rand_r(&seed);
+		enum victim kind = r % 3 == 0 ? WORKER : INIT;
+		uint64_t ended = load_ended(&load);
+
+		if (!victim_signal(e, kind, r / 3, SIGSTOP))
+			continue;
+		stopped[kind]++;
+		all++;
+		if (!expect(until(10000, load_ended(&load) > ended)))
+			break;
+	}
+	load_end(&load);
+	/* Those that were asked nothing since were not missed yet: now all are asked. */
+	expect(until(20000, (burst_run(e), workers_are_well(e))));
+	lost = holdings_now(e->d).launchers_lost - before;
+	note("%u workers and %u PID 1s stopped, %llu workers replaced; %llu requests, %llu failed",
+	     stopped[WORKER], stopped[INIT], (unsigned long long)lost,
+	     (unsigned long long)load.done, (unsigned long long)load.lost);
+	expect(load.lost <= stopped[WORKER] && load.late <= stopped[INIT] && load.strange == 0);
+	expect(until(20000, list_count(e->d) == 0));
+}
+
+/* By a neighbour in the sandbox, whatever it is: the program's end is told as what it was. */
+static void main_processes_killed_from_inside_end_as_killed_by_a_signal(struct engine *e)
+{
+	const struct command victim = SH("echo up; exec sleep 300");
+	struct dsec_id id = sandbox_make(e->d);
+
+	for (unsigned i = 0; i < fewer(INSIDE_KILLS, 5); i++) {
+		int64_t ticket = command_start(e->d, id, &victim, NULL);
+
+		expect(until(10000, engine_running(e, "sleep") == 1));
+		auto_ran struct ran killer = shell_run(e->d, id, "kill -9 $(pidof sleep)");
+		auto_ran struct ran ran = command_wait(e->d, ticket);
+
+		expect(ran_exited(&killer, 0));
+		if (!expect(ran.status.code == DSEC_OK && ran.result && ran.result->signal == 9))
+			ran_note(&ran);
+	}
+	sandbox_end(e->d, id);
 }
 
 /* ---- the engine ---- */
@@ -361,6 +482,8 @@ static const struct claim workers[] = {
 	CLAIM(a_stopped_worker_is_replaced_and_costs_one_request),
 	CLAIM(all_workers_at_once_can_go_and_the_waiting_are_served),
 	CLAIM(random_kills_of_workers_and_pid_1s_leave_nothing),
+	CLAIM(random_stops_of_workers_and_pid_1s_leave_nothing),
+	CLAIM(main_processes_killed_from_inside_end_as_killed_by_a_signal),
 };
 /* Without death events a lost worker's child is nobody's, and its sandbox cannot end. */
 static const struct claim workers_without[] = {
