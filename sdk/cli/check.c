@@ -155,6 +155,13 @@ static json_t *holdings_json(const struct dsec_holdings *h)
 		{ "slots_free", h->slots_free },
 		{ "slots_rebuilding", h->slots_rebuilding },
 		{ "launchers", h->launchers },
+		{ "networks", h->networks },
+		{ "networks_ending", h->networks_ending },
+		{ "networks_reused", h->networks_reused },
+		{ "networks_discarded", h->networks_discarded },
+		{ "forwards", h->forwards },
+		{ "inbounds", h->inbounds },
+		{ "tokens_refused", h->tokens_refused },
 		{ "launchers_lost", h->launchers_lost },
 		{ "callbacks", h->callbacks },
 		{ "callbacks_over_1ms", h->callbacks_over_1ms },
@@ -220,6 +227,10 @@ static void text_show(const struct check *check)
 		(void)printf("loops:   %" PRIu64 " callbacks, %" PRIu64
 			     " over 1 ms, the longest %" PRIu64 " us\n",
 			     h->callbacks, h->callbacks_over_1ms, h->callback_max_ns / 1000);
+		if (h->networks || h->forwards)
+			(void)printf("network: %" PRIu64 " namespaces (%" PRIu64
+				     " ending), forwards %" PRIu64 ", connections %" PRIu64 "\n",
+				     h->networks, h->networks_ending, h->forwards, h->inbounds);
 		if (h->quarantined || h->slots_quarantined)
 			(void)printf("caught:  %" PRIu64 " sandboxes and %" PRIu64
 				     " slots that do not end; they are tried again\n",
