@@ -45,7 +45,7 @@ struct stream {
 	bool reading;
 	bool is_held;	  /* not read, for want of a reader that goes on */
 	bool is_terminal; /* does not wait, and stays open to the exec's end: see exec_tty.c */
-	bool is_hung_up;  /* nobody has the other end open */
+	bool is_hung_up;  /* nobody has the other end open now */
 	char *buffer;
 };
 
@@ -80,6 +80,7 @@ struct exec {
 	uint32_t input_bytes, timeout_ms, idle_timeout_ms, kill_after_ms;
 	uint64_t window_bytes;
 	struct io_op closing; /* its terminal */
+	struct timer left;    /* nobody has that open: until it is looked at again */
 	bool has_tty;
 	bool merge, detaches, has_input, takes_input, started, run_over;
 	bool stopping, quieting; /* no op begins any more; those in flight are waited for */
@@ -135,6 +136,8 @@ bool exec_is_held_back(const struct exec *exec);
 void exec_tty_open(struct exec *exec, int master_fd);
 /* Reading found nothing: reads again when there is something. */
 void exec_tty_await(struct stream *stream);
+/* Nobody has it open, which may be for good, or until somebody opens it again. */
+void exec_tty_left(struct stream *stream);
 /* What can be read now; as preadv2(2) of a pipe. */
 ssize_t exec_tty_read(struct stream *stream, size_t bytes);
 /* Hung up for good. True: it was, or there is none; else the flow goes on when it is. */

@@ -37,8 +37,9 @@ static void stream_got(struct io_op *op, int res)
 		exec->output_ns = io_now_ns(exec->shard->io);
 		readers_pump(exec);
 	} else if (res != -EINTR && res != -EAGAIN && res != -ECANCELED) {
-		stream->is_hung_up = stream->is_terminal;
-		if (!stream->is_terminal)
+		if (stream->is_terminal)
+			exec_tty_left(stream);
+		else
 			stream_close(stream);
 	}
 	if (exec->stopping)

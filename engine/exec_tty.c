@@ -13,6 +13,9 @@
 #include "engine/exec_state.h"
 #include "engine/shard.h"
 
+/* Between two looks at a terminal that nobody has open: poll(2) tells only that it is so. */
+#define LEFT_NS (250 * 1000000ull)
+
 static void terminal_type(struct exec *exec)
 {
 	int fd = fcntl(exec->streams[0].fd, F_DUPFD_CLOEXEC, 0);
@@ -60,6 +63,25 @@ void exec_tty_await(struct stream *stream)
 	io_poll_once(stream->exec->shard->io, &stream->op, stream->fd, POLLIN);
 }
 
+static void terminal_again(struct timer *timer)
+{
+	struct exec *exec = container_of(timer, struct exec, left);
+
+	exec->streams[0].is_hung_up = false;
+	exec_stream_read(&exec->streams[0]);
+}
+
+void exec_tty_left(struct stream *stream)
+{
+	struct exec *exec = stream->exec;
+
+	stream->is_hung_up = true;
+	exec->left.expired = terminal_again;
+	if (!exec->stopping)
+		(void)timer_set(&exec->shard->timers, &exec->left, /* the heap has room for it */
+				io_now_ns(exec->shard->io) + LEFT_NS);
+}
+
 ssize_t exec_tty_read(struct stream *stream, size_t bytes)
 {
 	ssize_t n = read(stream->fd, stream->buffer, bytes);
@@ -79,6 +101,7 @@ bool exec_tty_close(struct exec *exec)
 {
 	struct stream *stream = &exec->streams[0];
 
+	timer_clear(&exec->shard->timers, &exec->left);
 	if (!stream->is_terminal || stream->fd < 0)
 		return true;
 	exec->closing.done = terminal_closed;

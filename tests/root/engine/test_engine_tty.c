@@ -150,6 +150,20 @@ static void all_that_was_written_comes(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
+static void a_terminal_that_was_left_and_opened_again_is_read_on(struct engine *e)
+{
+	struct dsec_id id = sandbox_make(e->d);
+	auto_session struct session s = session_start(
+		e, id,
+		"echo before; exec </dev/null >/dev/null 2>&1; sleep 0.5; exec >/dev/tty;"
+		"i=0; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done; echo after; exit 3");
+
+	expect(session_exited(&s, 3));
+	expect(session_said(&s, "before\r\n0\r\n1\r\n"));
+	expect(session_said(&s, "\r\n29998\r\n29999\r\nafter\r\n"));
+	sandbox_end(e->d, id);
+}
+
 static void hanging_up_ends_what_hangs_on_it(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
@@ -427,6 +441,7 @@ static const struct claim claims[] = {
 	CLAIM(without_one_there_is_no_controlling_terminal),
 	CLAIM(a_child_that_keeps_the_terminal_does_not_hold_the_result),
 	CLAIM(all_that_was_written_comes),
+	CLAIM(a_terminal_that_was_left_and_opened_again_is_read_on),
 	CLAIM(hanging_up_ends_what_hangs_on_it),
 	CLAIM(what_has_no_terminal_gets_no_size),
 	CLAIM(a_sandbox_that_holds_all_its_terminals_hurts_itself_only),
