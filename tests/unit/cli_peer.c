@@ -109,7 +109,8 @@ static void input_answer(struct peer *peer, const struct dsec_ring_request *requ
 	cr_assert_eq(request->number[0], script->exec.ticket);
 	cr_assert_eq(request->offset, script->input_bytes);
 	cr_assert_leq(request->offset + request->payload_bytes, sizeof(script->input));
-	memcpy(script->input + request->offset, payload, request->payload_bytes);
+	if (request->payload_bytes)
+		memcpy(script->input + request->offset, payload, request->payload_bytes);
 	script->input_bytes += request->payload_bytes;
 	peer_done(peer, 0, request);
 	if (!request->payload_bytes)

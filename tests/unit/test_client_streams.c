@@ -70,7 +70,8 @@ static void serve_input(struct peer *peer, uint32_t channel,
 	peer_post(peer, channel, &event, NULL);
 	if (event.code)
 		return;
-	memcpy(inputs->seen + inputs->bytes, payload, request->payload_bytes);
+	if (request->payload_bytes)
+		memcpy(inputs->seen + inputs->bytes, payload, request->payload_bytes);
 	inputs->bytes += request->payload_bytes;
 	if (!request->payload_bytes)
 		peer_done(peer, inputs->exec_channel, &inputs->exec);
