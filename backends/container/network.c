@@ -12,7 +12,16 @@
 #include "backends/container/container.h"
 #include "engine/base/cleanup.h"
 
-enum { LOOK_NS = 5 * 1000000, PROVE_AGAIN_NS = 10 * 1000000, DROP_AGAIN_NS = 100 * 1000000 };
+/*
+ * A proof comes late enough for what the kernel sends by itself when a group was joined or left: up
+ * to three ticks, of 10 ms at most.
+ */
+enum {
+	PROVE_FIRST_NS = 50 * 1000000,
+	LOOK_NS = 5 * 1000000,
+	PROVE_AGAIN_NS = 10 * 1000000,
+	DROP_AGAIN_NS = 100 * 1000000
+};
 
 static void networks_work(struct networks *networks);
 
@@ -265,7 +274,7 @@ static void wishes_serve(struct networks *networks, uint64_t now_ns)
 void network_give(struct networks *networks, struct network *network)
 {
 	network->proofs = 0;
-	network->at_ns = 0;
+	network->at_ns = io_now_ns(networks->owner->options.host->io) + PROVE_FIRST_NS;
 	networks->discarded += network->has_egress;
 	network_move(network, network->has_egress ? NETWORK_DIRTY : NETWORK_PROVING);
 	networks_work(networks);
