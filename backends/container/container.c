@@ -150,6 +150,40 @@ static int set_guard(struct flow *f)
 
 static void init_ended(struct child *child, int status);
 
+/* A cgroup cannot be told to forget its peak: a sandbox that has a limit gets one that had none. */
+static void request_group(const struct container *box, struct launch_request *request)
+{
+	const struct box_limits none = { 0 }, *limits = &box->box.spec.limits;
+	const struct slot *slot = box->slot;
+
+	request->limits = *limits;
+	request->limits_changed = slot->limits_unknown ? BOX_LIMIT_ALL :
+							 limits_changed(&slot->limits, limits);
+	if (!box_counts_ooms(&box->box))
+		return;
+	request->flags |= LAUNCH_OOM;
+	if (slot->sandboxes <= 1)
+		return;
+	request->flags |= LAUNCH_NEW_GROUP;
+	request->limits_changed = limits_changed(&none, limits);
+}
+
+/* The guard knows a slot by the id of its cgroup. */
+static void group_replied(struct containers *c, struct slot *slot, const struct launch_reply *reply)
+{
+	if (!reply->cgroup_id || reply->cgroup_id == slot->cgroup_id)
+		return;
+	if (slot->cgroup_id && c->guard && slot->is_private) {
+		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
+		slot->is_private = false;
+	}
+	if (slot->cgroup_id) {
+		slot->leaves_made = 1;
+		slot->sandboxes = 1;
+	}
+	slot->cgroup_id = reply->cgroup_id;
+}
+
 static void spawn_replied(struct launch_call *call, const struct launch_reply *reply)
 {
 	struct container *box = container_of(call, struct container, call);
@@ -161,8 +195,7 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 		flow_resume(&box->box.flow, 0);
 		return;
 	}
-	if (reply->cgroup_id)
-		box->slot->cgroup_id = reply->cgroup_id;
+	group_replied(c, box->slot, reply);
 	if (box->rebuild && !(reply->flags & LAUNCH_REUSED) && reply->baseline.ctime_ns)
 		slot_built(&c->slots, box->slot, &wish, reply);
 	box->up = reply->error == 0;
@@ -228,14 +261,9 @@ static int ask_spawn(struct flow *f)
 	request->image = spec->image;
 	request->disk_bytes = wish.disk_bytes;
 	request->inodes = wish.inodes;
-	request->limits = spec->limits;
-	request->limits_changed = box->slot->limits_unknown ?
-					  BOX_LIMIT_ALL :
-					  limits_changed(&box->slot->limits, &spec->limits);
+	request_group(box, request);
 	request->io_major = node_limits(c->options.node)->io_major;
 	request->io_minor = node_limits(c->options.node)->io_minor;
-	if (box_counts_ooms(&box->box))
-		request->flags |= LAUNCH_OOM;
 	if (box->rebuild)
 		request->flags |= LAUNCH_REBUILD;
 	request->processes_max = wish.processes_max;

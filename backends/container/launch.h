@@ -67,6 +67,8 @@ enum launch_flag {
 	LAUNCH_CLEAN = 64,    /* reply: proven */
 	LAUNCH_BUSY = 128,    /* reply: sockets are left, which may yet go */
 	LAUNCH_OOM = 256,     /* memory is limited: count what the limit killed */
+	/* LAUNCH_SPAWN: in a new cgroup, whose peak is its own; all limits are to be written. */
+	LAUNCH_NEW_GROUP = 8192,
 	LAUNCH_SCHED_IDLE = 512, /* LAUNCH_EXEC: under SCHED_IDLE, and it stays so */
 	LAUNCH_HELPER = 1024,	 /* LAUNCH_EXEC: the program is the file helper */
 	/*

@@ -93,7 +93,7 @@ static void oom_replied(struct launch_call *call, const struct launch_reply *rep
 	    reply->oom_kills > run->ooms_before) {
 		run->run.oom = true;
 		run->run.box_peak_bytes = reply->memory_peak_bytes;
-		/* A pooled cgroup's peak is all its sandboxes'; this one's went up to its limit. */
+		/* By a page or so that was charged beyond it. */
 		if (reply->memory_peak_bytes != UINT64_MAX && reply->memory_peak_bytes > limit)
 			run->run.box_peak_bytes = limit;
 	}

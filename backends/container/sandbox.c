@@ -249,11 +249,22 @@ static long oom_spare(struct worker *w)
 	return r < 0 ? r : cgroup_oom_count(w);
 }
 
+static long group_renew(struct worker *w)
+{
+	long r = cgroup_drop(w);
+
+	return r < 0 ? r : cgroup_make(w);
+}
+
 long sandbox_spawn(struct worker *w)
 {
 	int fds[3] = { -1, -1, -1 };
 	long r = 0;
 
+	if (w->order.request.flags & LAUNCH_NEW_GROUP)
+		r = group_renew(w);
+	if (r < 0)
+		return r;
 	if (w->order.request.flags & LAUNCH_REBUILD)
 		r = slot_build(w);
 	else

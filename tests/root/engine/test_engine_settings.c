@@ -255,7 +255,53 @@ static void what_goes_over_its_memory_ends_by_oom_alone(struct engine *e)
 	sandbox_end(e->d, neighbour);
 }
 
+static uint64_t peak_of(struct dsec *d, struct dsec_id id)
+{
+	int64_t ticket = dsec_inspect(d, NULL, id);
+	struct dsec_event *event;
+	uint64_t peak = UINT64_MAX;
+
+	if (!expect(ticket >= 0) || !expect(dsec_wait(d, ticket, -1, &event) == 0))
+		return peak;
+	if (event->body)
+		peak = ((const struct dsec_inspected *)event->body)->memory_peak_bytes;
+	dsec_event_free(event);
+	return peak;
+}
+
+/* On a slot that others had, with as much memory. */
+static void the_peak_of_one_with_a_limit_is_its_own(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	if (unenforced_here(e) & DSEC_LIMIT_MEMORY) {
+		note("left out: no memory controller here");
+		return;
+	}
+	for (int i = 0; i < 6; i++) {
+		opts.memory_bytes = (64 + i % 3) * MIB;
+		opts.network = i % 2 ? DSEC_NETWORK_PRIVATE : DSEC_NETWORK_NONE;
+		struct asked asked = ask(e->d, &opts);
+		uint64_t calm = peak_of(e->d, asked.id), high;
+		auto_ran struct ran ran = shell_run(
+			e->d, asked.id, "exec dd if=/dev/zero of=/dev/null bs=32M count=1");
+
+		expect(ran_exited(&ran, 0));
+		high = peak_of(e->d, asked.id);
+		if (!expect(calm < 16 * MIB && high >= 32 * MIB && high <= opts.memory_bytes))
+			note("%llu, then %llu", (unsigned long long)calm, (unsigned long long)high);
+		/* Its limit is there, and so is what kills at it. */
+		auto_ran struct ran hog = shell_run(
+			e->d, asked.id, "exec dd if=/dev/zero of=/dev/null bs=128M count=1");
+
+		expect(hog.result && hog.result->reason == DSEC_OOM &&
+		       hog.result->memory_limit_bytes == opts.memory_bytes);
+		sandbox_end(e->d, asked.id);
+	}
+}
+
 static const struct claim claims[] = {
+	CLAIM(the_peak_of_one_with_a_limit_is_its_own),
 	CLAIM(a_limit_is_enforced_or_refused_by_name),
 	CLAIM(a_limit_out_of_its_range_is_refused_by_name),
 	CLAIM(a_default_that_cannot_be_enforced_is_told),
