@@ -440,7 +440,7 @@ class EngineTest(EngineFixture):
         self.assertEqual((row["exec"], row["reason"], row["argv"]),
                          (1, "running", [PROGRAM, "slow"]))
         self.assertEqual((row["env"][0], row["cwd"], row["truncated"]), ("A=b", "/tmp", False))
-        self.assertIn(b"begun", self.ask("logs", sandbox, "1").stdout)
+        self.assertTrue(eventually(lambda: b"begun" in self.ask("logs", sandbox, "1").stdout))
         ran = self.ask("attach", sandbox, "1", "--from", "2")
         self.assertEqual((ran.stdout, ran.returncode), (b"gun\nended\n", 7))
         ran = self.ask("logs", sandbox, "1")
@@ -454,8 +454,8 @@ class EngineTest(EngineFixture):
         sandbox = self.create()
         for words, program, said, out in (
             (("--timeout", "200ms"), "sleep", b"timeout after 0.2 s", b""),
-            (("--idle-timeout", "200ms"), "slow", b"no output for 0.2 s", b"begun\n"),
-            (("--timeout", "200ms", "--kill-after", "9s"), "tidy", b"timeout after", b"tidied\n"),
+            (("--idle-timeout", "700ms"), "slow", b"no output for 0.7 s", b"begun\n"),
+            (("--timeout", "800ms", "--kill-after", "9s"), "tidy", b"timeout after", b"tidied\n"),
         ):
             ran = self.ask("exec", *words, sandbox, "--", PROGRAM, program)
             self.assertEqual((ran.returncode, ran.stdout), (124, out), words)
