@@ -5,6 +5,7 @@
 #   release     what uname -r says of it
 #   vmlinuz     the kernel
 #   modules/    the modules that a guest needs, uncompressed, named in the order to load them
+#   wanted      the list of those, as it is below
 # Fetched once: asked again, it needs no network. Exits 77 where it cannot be fetched.
 # Must hold: the machine's own apt lists, sources and packages stay as they are, and the folder
 # appears whole or not at all.
@@ -12,7 +13,9 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..
-modules=(virtio_blk 9p 9pnet_virtio ext4 overlay erofs)
+# The guest's disks and root, then what Debian's kernel loads for DSec and its tests when asked: nobody
+# does in a guest.
+modules=(virtio_blk 9p 9pnet_virtio ext4 overlay erofs inet_diag tcp_diag veth loop)
 suites=(trixie trixie-backports bookworm-backports sid)
 tmp=
 
@@ -33,11 +36,13 @@ main() {
 	exec 9>"$kernels/.lock"
 	flock -w 600 9 || die "another kernel.sh has held $kernels for ten minutes"
 	rm -rf "$kernels"/.new.??????
-	if [[ ! -e $kept/release ]]; then
+	# Another list of modules: fetched anew.
+	if [[ $(cat "$kept/wanted" 2>/dev/null) != "${modules[*]}" ]]; then
 		tmp=$(mktemp -d "$kernels/.new.XXXXXX")
 		trap 'rm -rf "$tmp"' EXIT
 		package_fetch
 		kernel_take "$tmp/kernel"
+		rm -rf "$kept"
 		mv -T "$tmp/kernel" "$kept"
 	fi
 	echo "$kept"
@@ -87,7 +92,7 @@ package_fetch() {
 }
 
 kernel_take() { # FOLDER
-	local release path count=0 word
+	local release path count=0 word wanted="${modules[*]}"
 
 	# Older packages have /lib, newer ones /usr/lib, and depmod looks below /lib.
 	if [[ ! -d $tmp/root/lib ]]; then
@@ -116,6 +121,7 @@ kernel_take() { # FOLDER
 		module_take "$path" "$1/modules/$(printf '%02d' "$count")"
 	done <"$tmp/order"
 	echo "$release" >"$1/release"
+	echo "$wanted" >"$1/wanted"
 }
 
 module_take() { # PATH NAME_START

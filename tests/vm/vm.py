@@ -102,21 +102,23 @@ def qemu_command(folder, kernel, memory_mib):
         *("-device", "virtserialport,chardev=output,name=output"),
         *("-chardev", f"file,id=status,path={folder / 'status'}"),
         *("-device", "virtserialport,chardev=status,name=status"),
+        *("-chardev", f"file,id=results,path={folder / 'results'}"),
+        *("-device", "virtserialport,chardev=results,name=results"),
         *("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap"),
         *("-device", "virtio-9p-pci,fsdev=host,mount_tag=host"),
     ]
 
 
-def output_copy(pipe):
+def output_copy(pipe, output):
     while data := os.read(pipe.fileno(), 65536):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        output.write(data)
+        output.flush()
 
 
-def qemu_run(command, timeout_s):
+def qemu_run(command, timeout_s, output):
     """Runs QEMU to its end; says whether that came in time."""
     qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    copier = threading.Thread(target=output_copy, args=[qemu.stdout], daemon=True)
+    copier = threading.Thread(target=output_copy, args=[qemu.stdout, output], daemon=True)
     copier.start()
     try:
         qemu.wait(timeout_s)
@@ -127,13 +129,6 @@ def qemu_run(command, timeout_s):
         qemu.kill()
         qemu.wait()
         copier.join(10)
-
-
-def console_show(folder):
-    print("vm.py: the guest's console ended so:")
-    text = (folder / "console").read_text(errors="replace")
-    for line in text.splitlines()[-CONSOLE_LINES:]:
-        print(f"  | {line}")
 
 
 def host_folders(folders):
@@ -150,24 +145,48 @@ def prepare(series):
     return kernel_fetch(series)
 
 
-def run(command, kernel, memory_mib=2560, timeout_s=600, boot_s=BOOT_S, folders=()):
-    """Runs the command in a guest; returns its exit status, or BROKEN."""
-    files = {
-        "environment": f"HOST_FOLDERS={shlex.quote(' '.join(host_folders(folders)))}\n",
-        "command": f"cd /tmp && exec {shlex.join(map(str, command))}\n",
-    }
-    with tempfile.TemporaryDirectory(prefix="dsec-vm.") as name:
-        folder = Path(name)
-        (folder / "initramfs").write_bytes(initramfs(kernel, files))
-        disk_make(folder / "disk", DISK_MIB, "mke2fs", "-q", "-F", "-t", "ext4")
-        disk_make(folder / "swap", SWAP_MIB, "mkswap")
-        in_time = qemu_run(qemu_command(folder, kernel, memory_mib), timeout_s + boot_s)
-        status = (folder / "status").read_text().strip() if (folder / "status").exists() else ""
-        if status.isdigit():
-            return int(status)
-        print(f"vm.py: {'no status' if in_time else f'no end in {timeout_s + boot_s} s'}")
-        console_show(folder)
-        return BROKEN
+class Guest:
+    """One guest for one command. `results` is where what it writes to $VM_RESULTS goes, `output`
+    where its output goes, standard output if none is given; both are paths."""
+
+    def __init__(self, command, kernel, memory_mib=2560, timeout_s=600, boot_s=BOOT_S, folders=(),
+                 results=None, output=None):
+        self.kernel, self.memory_mib, self.limit_s = kernel, memory_mib, timeout_s + boot_s
+        self.results, self.output = results, output
+        self.last_words = ""
+        self.files = {
+            "environment": f"HOST_FOLDERS={shlex.quote(' '.join(host_folders(folders)))}\n",
+            "command": f"cd /tmp && exec {shlex.join(map(str, command))}\n",
+        }
+
+    def run(self):
+        """The command's exit status, or BROKEN."""
+        with tempfile.TemporaryDirectory(prefix="dsec-vm.") as name:
+            folder = Path(name)
+            (folder / "initramfs").write_bytes(initramfs(self.kernel, self.files))
+            disk_make(folder / "disk", DISK_MIB, "mke2fs", "-q", "-F", "-t", "ext4")
+            disk_make(folder / "swap", SWAP_MIB, "mkswap")
+            in_time = self.boot(qemu_command(folder, self.kernel, self.memory_mib))
+            if self.results and (folder / "results").exists():
+                shutil.copy(folder / "results", self.results)
+            status = (folder / "status").read_text().strip() if (folder / "status").exists() else ""
+            if status.isdigit():
+                return int(status)
+            self.last_words = "no status" if in_time else f"no end in {self.limit_s} s"
+            text = (folder / "console").read_text(errors="replace")
+            self.last_words += "".join(f"\n  | {line}" for line in
+                                       text.splitlines()[-CONSOLE_LINES:])
+            return BROKEN
+
+    def boot(self, command):
+        if not self.output:
+            return qemu_run(command, self.limit_s, sys.stdout.buffer)
+        with open(self.output, "wb") as output:
+            return qemu_run(command, self.limit_s, output)
+
+    def console(self):
+        """After BROKEN: why, and what the guest's console said last."""
+        return self.last_words
 
 
 def main():
@@ -191,8 +210,12 @@ def main():
         return SKIPPED
     if options.prepare:
         return 0
-    return run(options.command, kernel, options.memory, options.timeout, options.boot,
-               options.folder)
+    guest = Guest(options.command, kernel, options.memory, options.timeout, options.boot,
+                  options.folder)
+    status = guest.run()
+    if status == BROKEN:
+        print(f"vm.py: {guest.console()}")
+    return status
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "engine/base/cleanup.h"
+#include "tests/slowness.h"
 
 enum {
 	SETTLE_MS = 20000,
@@ -31,7 +32,7 @@ uint64_t claim_now_us(void)
 
 uint64_t claim_limit_us(uint64_t us)
 {
-	return HOSTILE_SANITIZED ? us * 10 : us;
+	return longer(HOSTILE_SANITIZED ? us * 10 : us);
 }
 
 void claim_sleep_ms(uint32_t ms)
@@ -52,7 +53,7 @@ static int wait_last(struct dsec *d, int64_t ticket, struct dsec_event **ret)
 	if (ticket < 0)
 		return (int)ticket;
 	for (;;) {
-		r = dsec_wait(d, ticket, SETTLE_MS, &event);
+		r = dsec_wait(d, ticket, (int)longer(SETTLE_MS), &event);
 		if (r < 0)
 			return r;
 		if (event->flags & DSEC_LAST) {
@@ -166,7 +167,7 @@ static bool is_settled(const struct scene *scene, const struct dsec_holdings *no
 
 bool scene_settles(struct scene *scene, uint32_t timeout_ms)
 {
-	uint64_t end_us = claim_now_us() + timeout_ms * 1000ull;
+	uint64_t end_us = claim_now_us() + longer(timeout_ms) * 1000;
 	struct dsec_holdings now = { 0 };
 
 	do {

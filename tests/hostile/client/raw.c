@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "tests/slowness.h"
 
 enum { STEP_TIMEOUT_MS = 20000, LOOK_NS = 50000 };
 
@@ -74,7 +75,7 @@ int raw_receive(struct raw *raw, void *ret_bytes, size_t count)
 	while (count) {
 		ssize_t got;
 
-		if (poll(&wait, 1, STEP_TIMEOUT_MS) == 0)
+		if (poll(&wait, 1, (int)longer(STEP_TIMEOUT_MS)) == 0)
 			return -ETIMEDOUT;
 		got = recv(raw->fd, at, count, 0);
 		if (got <= 0)
@@ -100,7 +101,7 @@ int raw_receive_welcome(struct raw *raw)
 	struct cmsghdr *header;
 	ssize_t got;
 
-	if (poll(&wait, 1, STEP_TIMEOUT_MS) == 0)
+	if (poll(&wait, 1, (int)longer(STEP_TIMEOUT_MS)) == 0)
 		return -ETIMEDOUT;
 	got = recvmsg(raw->fd, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
 	if (got != sizeof raw->welcome)
@@ -203,10 +204,10 @@ void raw_close(struct raw *raw)
 
 bool raw_is_cut(struct raw *raw, int timeout_ms)
 {
-	int64_t end_ms = now_ms() + timeout_ms;
+	int64_t end_ms = now_ms() + (int64_t)longer((unsigned)timeout_ms);
 	char bytes[4096];
 
-	for (int64_t left = timeout_ms; left >= 0; left = end_ms - now_ms()) {
+	for (int64_t left = end_ms - now_ms(); left >= 0; left = end_ms - now_ms()) {
 		struct pollfd wait = { .fd = raw->fd, .events = POLLIN };
 		ssize_t got;
 
@@ -299,7 +300,7 @@ static int stream_next(struct raw *raw, int timeout_ms, struct dsec_ring_event *
 	struct pollfd wait = { .fd = raw->fd, .events = POLLIN };
 	int r;
 
-	if (poll(&wait, 1, timeout_ms) == 0)
+	if (poll(&wait, 1, (int)longer((unsigned)timeout_ms)) == 0)
 		return -ETIMEDOUT;
 	r = raw_receive(raw, ret, sizeof *ret);
 	if (r < 0)
@@ -316,7 +317,7 @@ static int stream_next(struct raw *raw, int timeout_ms, struct dsec_ring_event *
 static int ring_wait(struct raw *raw, int timeout_ms)
 {
 	const struct timespec look = { .tv_nsec = LOOK_NS };
-	int64_t end_ms = now_ms() + timeout_ms;
+	int64_t end_ms = now_ms() + (int64_t)longer((unsigned)timeout_ms);
 
 	while (__atomic_load_n(&raw->channel->completion_tail, __ATOMIC_ACQUIRE) ==
 	       raw->completed) {

@@ -25,6 +25,7 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/launch/harness.h"
 #include "tests/root/launch/insider.h"
+#include "tests/slowness.h"
 
 enum { CARELESS_MS = 5000, ATTACK_EXECS = 300, ATTACK_WORKERS = 200, MARKER = 0x5ec2e7 };
 
@@ -248,7 +249,7 @@ static void vault_userns_replace(struct harness *h)
 
 static void attack_first_execs(struct harness *h, const struct box *box, struct board *board)
 {
-	for (unsigned i = 0; i < ATTACK_WORKERS; i++) {
+	for (unsigned i = 0; i < fewer(ATTACK_WORKERS, 25); i++) {
 		worker_kill(h, 0);
 		if (!expect(worker_start_another(h, 0)))
 			return;
@@ -271,7 +272,7 @@ static void our_worker_is_not(struct harness *h)
 	box = box_start(h, 0, 0);
 	attacker = insider_start(&box, memory_attack, board);
 	attack_first_execs(h, &box, board);
-	for (unsigned i = 0; i < ATTACK_EXECS; i++)
+	for (unsigned i = 0; i < fewer(ATTACK_EXECS, 40); i++)
 		expect(probe(h, &box, "exit", "0"));
 	board->stop = true;
 	note("%lu tries, %lu reads, %lu writes", board->tries, board->reads, board->writes);

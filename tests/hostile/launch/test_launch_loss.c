@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/root/launch/harness.h"
+#include "tests/slowness.h"
 
 enum { LOSSES = 300, SLOT = 9 };
 
@@ -79,11 +80,11 @@ static void a_worker_killed_while_it_builds_or_spawns_leaves_nothing(struct harn
 {
 	unsigned strays = 0;
 
-	for (unsigned i = 0; i < LOSSES; i++) {
+	for (unsigned i = 0; i < fewer(LOSSES, 60); i++) {
 		const struct loss loss = { .op = i % 3 == 0 ? LAUNCH_BUILD : LAUNCH_SPAWN,
 					   .flags = LAUNCH_REBUILD |
 						    (i % 3 == 2 ? LAUNCH_PRIVATE : 0),
-					   .after_us = (long)(i * 7919 % 1500) };
+					   .after_us = (long)longer(i * 7919 % 1500) };
 
 		strays += one_loss(h, &loss);
 	}
@@ -111,7 +112,7 @@ static void a_worker_killed_while_it_enters_leaves_nothing(struct harness *h)
 {
 	unsigned strays = 0;
 
-	for (unsigned i = 0; i < LOSSES / 3; i++) {
+	for (unsigned i = 0; i < fewer(LOSSES / 3, 30); i++) {
 		struct launch_request request = harness_request(h, LAUNCH_SPAWN, SLOT);
 
 		request.flags = LAUNCH_REBUILD;
@@ -119,7 +120,7 @@ static void a_worker_killed_while_it_enters_leaves_nothing(struct harness *h)
 
 		expect(box.pid > 0);
 		exec_send(h, &box);
-		nap_us((long)(i * 7919 % 400));
+		nap_us((long)longer(i * 7919 % 400));
 		worker_kill(h, 0);
 		request = harness_request(h, LAUNCH_SWEEP, SLOT);
 		expect(harness_ask(h, 1, &request, NULL).error == 0);

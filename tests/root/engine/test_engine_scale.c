@@ -39,7 +39,7 @@ static double making_ms(struct engine *e, double *ret_p99)
 static void making_one_costs_the_same_beside_three_thousand(struct engine *e)
 {
 	auto_free struct dsec_id *ids = calloc(ALIVE_MAX, sizeof *ids);
-	uint32_t alive = 0, steps[] = { 0, 1000, ALIVE_MAX };
+	uint32_t alive = 0, steps[] = { 0, fewer(1000, 100), fewer(ALIVE_MAX, 300) };
 	double p50_ms[3], p99_ms[3];
 
 	for (int i = 0; i < 3; i++) {
@@ -56,8 +56,8 @@ static void making_one_costs_the_same_beside_three_thousand(struct engine *e)
 		p50_ms[i] = making_ms(e, &p99_ms[i]);
 		note("beside %u: p50 %.2f ms, p99 %.2f ms", alive, p50_ms[i], p99_ms[i]);
 	}
-	/* At the median, which the machine's other work moves least. */
-	expect(p50_ms[2] < p50_ms[0] * 2 + 0.2);
+	/* At the median, which others move least; an emulated machine says nothing. */
+	expect(slowness() > 1 || p50_ms[2] < p50_ms[0] * 2 + 0.2);
 	double begun_ms = clock_ms();
 
 	expect(sandboxes_end(e->d, ids, alive).code == DSEC_OK);
