@@ -72,13 +72,17 @@ static long rlimits_put(struct child *child, bool cores)
 
 	for (uint32_t i = 0; r >= 0 && i < o->request.limit_count; i++) {
 		const struct launch_limit *limit = &o->limits[i];
-		const struct rlimit value = { limit->soft, limit->hard };
+		struct rlimit value = { limit->soft, limit->hard };
 
 		if ((limit->resource == RLIMIT_CORE) != cores)
 			continue;
+		if (cores && value.rlim_cur < WORKER_CORE_NONE)
+			value.rlim_cur = WORKER_CORE_NONE; /* no core: see limits_set() */
+		if (cores && value.rlim_max < WORKER_CORE_NONE)
+			value.rlim_max = WORKER_CORE_NONE;
 		o->reply.limit = limit->resource; /* EPERM: the engine may not raise it */
-		r = CHILD_TRY(LIMIT,
-			      KERNEL_CALL(SYS_prlimit64, 0, limit->resource, (long)&value, 0));
+		r = CHILD_TRY(LIMIT, KERNEL_CALL(SYS_prlimit64, 0, limit->resource, (long)&value, 0,
+						 0, child->worker->secret));
 	}
 	return r;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "backends/container/worker.h"
@@ -229,11 +230,30 @@ static int rules_personality(scmp_filter_ctx filter)
 	return r;
 }
 
-static int rules_values(scmp_filter_ctx filter)
+/*
+ * The size of cores stays as the worker set it, and whoever asks is told that it was done: at any
+ * other, 0 among them, a crash starts the program of the host that cores are piped to.
+ */
+static int rules_core(scmp_filter_ctx filter, uint64_t secret)
+{
+	const struct scmp_arg_cmp core = is(0, LOW, RLIMIT_CORE);
+	int r = rule(filter, (struct refusal){ SCMP_SYS(setrlimit), 0 }, 1, &core);
+
+	if (r < 0)
+		return r;
+	return rule(filter, (struct refusal){ SCMP_SYS(prlimit64), 0 }, 3,
+		    (struct scmp_arg_cmp[]){ is(1, LOW, RLIMIT_CORE),
+					     { 2, SCMP_CMP_NE, 0, 0 },
+					     { 5, SCMP_CMP_NE, secret, 0 } });
+}
+
+static int rules_values(scmp_filter_ctx filter, uint64_t secret)
 {
 	const struct scmp_arg_cmp sched_core = is(0, LOW, PR_SCHED_CORE);
 	int r = rule(filter, (struct refusal){ SCMP_SYS(prctl), EPERM }, 1, &sched_core);
 
+	if (r == 0)
+		r = rules_core(filter, secret);
 	for (unsigned i = 0; r == 0 && i < COUNT(ioctls); i++) {
 		const struct scmp_arg_cmp asked = is(1, 0xffff, ioctls[i]);
 
@@ -268,7 +288,7 @@ int filter_install(uint64_t secret)
 	if (r == 0)
 		r = rules_personality(filter);
 	if (r == 0)
-		r = rules_values(filter);
+		r = rules_values(filter, secret);
 	if (r == 0)
 		r = seccomp_load(filter);
 	seccomp_release(filter);

@@ -17,6 +17,7 @@ enum {
 	WORKER_DESCRIPTORS_MAX = 8,
 	WORKER_LIMIT_MS = 1000, /* where a request names none */
 	WORKER_PATH_BYTES = 64,
+	WORKER_CORE_NONE = 1, /* a size below any core: see limits_set() */
 	WORKER_PROOF_BYTES_MAX = 24 * 1024,
 };
 

@@ -69,10 +69,13 @@ static void descriptors_settle(void)
 
 static void limits_set(void)
 {
-	const struct rlimit none = { 0, 0 };
-	struct rlimit files;
+	/* Not 0: with that a program that the host pipes cores to is started all the same. */
+	const struct rlimit none = { WORKER_CORE_NONE, WORKER_CORE_NONE };
+	struct rlimit files, cores;
 
-	must(setrlimit(RLIMIT_CORE, &none) < 0 ? -errno : 0, "cannot forbid core files");
+	/* Who started the engine without cores and without the right to raise them has 0. */
+	if (getrlimit(RLIMIT_CORE, &cores) == 0 && cores.rlim_max >= WORKER_CORE_NONE)
+		must(setrlimit(RLIMIT_CORE, &none) < 0 ? -errno : 0, "cannot forbid core files");
 	must(getrlimit(RLIMIT_NOFILE, &files) < 0 ? -errno : 0, "cannot limit files");
 	if (files.rlim_max > FILES_HARD_MAX)
 		files.rlim_max = FILES_HARD_MAX;

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
@@ -98,6 +99,16 @@ class SwapTest(unittest.TestCase):
         self.assertNotIn("oom_kill 0\n", (self.group / "memory.events").read_text())
 
 
+def core_handler(folder):
+    """Has the kernel pipe cores to a program, which only an own machine may; what it writes to."""
+    folder.mkdir()
+    handler, ran = folder / "handler", folder / "ran"
+    handler.write_text(f"#!/bin/sh\necho $1 >>{ran}\n")
+    handler.chmod(0o755)
+    Path("/proc/sys/kernel/core_pattern").write_text(f"|{handler} %p")
+    return ran
+
+
 class EngineTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -117,7 +128,8 @@ class EngineTest(unittest.TestCase):
             [BUILD / "sdk/dsec", *words], capture_output=True, text=True, timeout=RUN_S,
             env=os.environ | {"DSEC_ADDRESS": f"unix:{SOCKET}"},
         )
-        self.assertEqual(ran.returncode, status, f"{words}: {ran.stdout}{ran.stderr}")
+        if status is not None:
+            self.assertEqual(ran.returncode, status, f"{words}: {ran.stdout}{ran.stderr}")
         return ran.stdout
 
     def rows(self, *words, status=0):
@@ -183,6 +195,21 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(self.group("memory.swap.peak"), "0\n")
         # It was this program alone, and what it had is free again.
         self.assertEqual(self.dsec("exec", sandbox, "--", "echo", "alive"), "alive\n")
+
+    def test_no_crash_starts_the_hosts_core_handler(self):
+        ran = core_handler(FOLDER / "cores")
+        crash = "ulimit -c 0 2>/dev/null; kill -SEGV $$"
+        sandbox = self.made()["id"]
+        for script in ("kill -SEGV $$", crash, "(kill -ABRT $$); kill -TRAP $$"):
+            self.dsec("exec", sandbox, "--", "sh", "-c", script, status=None)
+        time.sleep(1)
+        self.assertFalse(ran.exists())
+        # Outside it does, even for who wants no core.
+        subprocess.run(["sh", "-c", crash], timeout=RUN_S)
+        end = time.monotonic() + RUN_S
+        while not ran.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertTrue(ran.exists())
 
     def test_what_fits_the_memory_limit_runs(self):
         sandbox = self.made("-m", "64M")["id"]

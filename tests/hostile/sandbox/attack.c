@@ -61,7 +61,10 @@ static void crash_loop(const char *argument)
 {
 	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 
-	if (setrlimit(RLIMIT_CORE, &all) == 0)
+	struct rlimit is;
+
+	(void)setrlimit(RLIMIT_CORE, &all);
+	if (getrlimit(RLIMIT_CORE, &is) < 0 || is.rlim_cur > 1)
 		say("core files allowed");
 	(void)chdir("/tmp");
 	for (int i = 0; i < atoi(argument); i++) {

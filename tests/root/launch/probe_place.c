@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -268,9 +269,14 @@ void probe_limits(const char *argument)
 	text_read("/proc/self/oom_score_adj", score, sizeof score);
 	if (atoi(score) < 100)
 		fail("out of memory, others go first: %s", score);
+	/* 1, and nothing inside can change it: see worker_start.c. */
+	limit.rlim_cur = limit.rlim_max = 0;
+	allowed("no core files", setrlimit(RLIMIT_CORE, &limit));
+	allowed("the same", syscall(SYS_setrlimit, RLIMIT_CORE, &limit));
+	allowed("the same", syscall(SYS_prlimit64, 0, RLIMIT_CORE | 1l << 32, &limit, NULL));
 	getrlimit(RLIMIT_CORE, &limit);
-	if (limit.rlim_cur != 0 || limit.rlim_max != 0)
-		fail("core files");
+	if (limit.rlim_cur != 1 || limit.rlim_max != 1)
+		fail("core files %lu:%lu", limit.rlim_cur, limit.rlim_max);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur != 1024 || limit.rlim_max > 65536)
 		fail("files %lu:%lu", limit.rlim_cur, limit.rlim_max);
