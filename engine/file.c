@@ -359,10 +359,9 @@ static void file_done(struct flow *f, int error)
 		file_free(file);
 }
 
-/* A launcher request cannot be taken back; the start ends by itself. */
 static void file_cancel_step(struct flow *f)
 {
-	(void)f;
+	(void)f; /* a launcher request cannot be taken back; the start ends by itself */
 }
 
 /* ---- the op ---- */
@@ -391,6 +390,7 @@ static uint32_t verb_flags(uint32_t verb)
 	case DSEC_FILE_STAT:
 		return path | DSEC_FILE_NO_FOLLOW;
 	case DSEC_FILE_LIST:
+	case DSEC_FILE_WATCH:
 		return path;
 	case DSEC_FILE_MKDIR:
 		return path | DSEC_FILE_MODE | DSEC_FILE_PARENTS;
@@ -418,7 +418,7 @@ static struct status file_check(const struct wire *w, const struct dsec_wire_fil
 	const bool tar = wish->flags & DSEC_FILE_TAR;
 	const char *bytes;
 
-	if (wish->verb < DSEC_FILE_READ || wish->verb > DSEC_FILE_RENAME)
+	if (wish->verb < DSEC_FILE_READ || wish->verb > DSEC_FILE_WATCH)
 		return file_invalid("verb", -EINVAL);
 	if (wish->flags & ~verb_flags(wish->verb) ||
 	    (tar && wish->flags & (DSEC_FILE_APPEND | DSEC_FILE_EXCLUSIVE | DSEC_FILE_MODE)) ||
@@ -566,10 +566,10 @@ void file_input(struct part *part, struct part *input)
 	struct file *file = part->work;
 	const struct status s = file_invalid("input", -EINVAL);
 
-	if (file && part->request->body.file.flags & DSEC_FILE_INPUT)
-		inlet_add(&file->inlet, input);
-	else
+	if (!file || !(part->request->body.file.flags & DSEC_FILE_INPUT))
 		part_end(input, &s, NULL);
+	else
+		inlet_add(&file->inlet, input);
 }
 
 int file_credit(struct part *part, uint32_t stream, uint64_t consumed)

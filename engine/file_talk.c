@@ -98,7 +98,7 @@ static bool row_is_sane(const struct guest_row *row, size_t bytes)
 	       row->target_bytes <= GUEST_NAME_BYTES_MAX &&
 	       bytes == sizeof *row + row->name_bytes + row->target_bytes &&
 	       row->type <= DSEC_FILE_TYPE_BLOCK && row->reason <= DSEC_FILE_REASON_FAILED &&
-	       row->error < 4096 && row->mode <= 07777;
+	       row->error < 4096 && row->mode <= 07777 && row->change < 128 && !row->reserved;
 }
 
 static void row_emit(struct file *file, const struct guest_row *row, const char *names)
@@ -123,6 +123,7 @@ static void row_emit(struct file *file, const struct guest_row *row, const char 
 		.mode = row->mode,
 		.uid = row->uid,
 		.gid = row->gid,
+		.change = row->change,
 		.links = row->links,
 		.bytes = row->bytes,
 		.disk_bytes = row->disk_bytes,
@@ -134,7 +135,7 @@ static void row_emit(struct file *file, const struct guest_row *row, const char 
 	part_emit(file->part, &e);
 }
 
-/* Rows are bounded, whoever sends them. False: it makes no sense. */
+/* Rows are bounded, but those of a watch by its time. False: it makes no sense. */
 static bool row_came(struct file *file, size_t bytes)
 {
 	struct guest_row row;
@@ -142,7 +143,9 @@ static bool row_came(struct file *file, size_t bytes)
 	if (bytes < sizeof row)
 		return false;
 	memcpy(&row, file->packet, sizeof row);
-	if (!row_is_sane(&row, bytes) || file->rows > GUEST_ROWS_MAX)
+	if (!row_is_sane(&row, bytes))
+		return false;
+	if (file->rows > GUEST_ROWS_MAX && file->ask.verb != DSEC_FILE_WATCH)
 		return false;
 	row_emit(file, &row, file->packet + sizeof row);
 	file->asking = true;

@@ -64,6 +64,7 @@ struct guest_row {
 	uint64_t links, bytes, disk_bytes;
 	int64_t mtime_ns;
 	uint32_t name_bytes, target_bytes; /* follow this struct */
+	uint32_t change, reserved;	   /* bits of enum dsec_file_change */
 };
 
 struct guest_done {
@@ -78,5 +79,5 @@ struct guest_done {
 
 _Static_assert(sizeof(struct guest_ask) == 48, "no padding");
 _Static_assert(sizeof(struct guest_commit) == 16, "no padding");
-_Static_assert(sizeof(struct guest_row) == 72, "no padding");
+_Static_assert(sizeof(struct guest_row) == 80, "no padding");
 _Static_assert(sizeof(struct guest_done) == 48, "no padding");

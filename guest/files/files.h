@@ -93,6 +93,7 @@ int verb_list(struct files *f);
 int verb_mkdir(struct files *f);
 int verb_remove(struct files *f);
 int verb_rename(struct files *f);
+int verb_watch(struct files *f);
 
 /* ---- entry.c ---- */
 

@@ -27,6 +27,8 @@ static int verb_run(struct files *f)
 		return verb_remove(f);
 	case DSEC_FILE_RENAME:
 		return verb_rename(f);
+	case DSEC_FILE_WATCH:
+		return verb_watch(f);
 	default:
 		return files_failed(f, GUEST_STEP_ASK, -EOPNOTSUPP);
 	}

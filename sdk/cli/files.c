@@ -238,6 +238,7 @@ static const struct subverb subverbs[] = {
 	{ "mkdir", 1, DSEC_FILE_MKDIR, DSEC_FILE_PARENTS },
 	{ "rm", 1, DSEC_FILE_REMOVE, DSEC_FILE_RECURSIVE },
 	{ "mv", 2, DSEC_FILE_RENAME, 0 },
+	{ "watch", 1, DSEC_FILE_WATCH, 0 },
 };
 
 static const struct subverb *subverb_find(const struct options *options)
@@ -248,11 +249,49 @@ static const struct subverb *subverb_find(const struct options *options)
 	return NULL;
 }
 
+static void change_see(void *state, const struct dsec_event *event)
+{
+	static const struct {
+		uint32_t bit;
+		const char *name;
+	} names[] = {
+		{ DSEC_FILE_CHANGE_CREATED, "created" },
+		{ DSEC_FILE_CHANGE_REMOVED, "removed" },
+		{ DSEC_FILE_CHANGE_CONTENT, "content" },
+		{ DSEC_FILE_CHANGE_CLOSED, "closed" },
+		{ DSEC_FILE_CHANGE_ATTRIBUTES, "attributes" },
+		{ DSEC_FILE_CHANGE_LOST, "lost" },
+		{ DSEC_FILE_CHANGE_GONE, "gone" },
+	};
+	const struct dsec_file_row *row = event->body;
+	const struct options *options = state;
+	auto_json json_t *object = json_object();
+	const char *what = "watching";
+
+	if (event->kind != DSEC_EV_ROW || !row)
+		return;
+	for (size_t at = 0; at < sizeof(names) / sizeof(names[0]); at++)
+		if (row->change & names[at].bit)
+			what = names[at].name;
+	/* These fail on memory alone, and what could not be written is told at the end. */
+	(void)json_object_set_new(object, "change", json_string(what));
+	(void)json_add_bytes(object, "name", row->name);
+	if (options->json) {
+		(void)json_line(stdout, object);
+		return;
+	}
+	(void)printf("%-10s ", what);
+	value_write(stdout, row->name);
+	(void)putchar('\n');
+	(void)fflush(stdout);
+}
+
 static int subverb_run(struct session *session, const struct subverb *sub)
 {
 	const struct options *options = session->options;
 	struct dsec_call call = session_call(session);
 	const char *to = sub->arguments == 2 ? options->arguments[2] : NULL;
+	void (*see)(void *state, const struct dsec_event *event);
 	struct dsec_file_opts opts;
 	struct remote remote, target;
 	int status = remote_find(session, options->arguments[1], &remote);
@@ -261,6 +300,7 @@ static int subverb_run(struct session *session, const struct subverb *sub)
 		return status;
 	if (sub->verb == DSEC_FILE_STAT)
 		return stat_show(session, &remote);
+	see = sub->verb == DSEC_FILE_WATCH ? change_see : NULL;
 	opts = remote_opts(session, &remote);
 	opts.verb = sub->verb;
 	opts.flags = (options->parents ? DSEC_FILE_PARENTS : 0) |
@@ -276,7 +316,7 @@ static int subverb_run(struct session *session, const struct subverb *sub)
 	if (to)
 		opts.to = (struct dsec_bytes){ to, strlen(to) };
 	return session_events(session, dsec_file(session->d, &call, remote.id, &opts), sub->name,
-			      NULL, NULL) < 0 ?
+			      see, (void *)options) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }
@@ -288,8 +328,9 @@ int verb_file(const struct options *options)
 
 	if (!sub || options->argument_count != sub->arguments + 1)
 		return session_end(&session,
-				   session_refuse(&session, "file: stat, mkdir or rm ID:PATH, or "
-							    "mv ID:PATH PATH"));
+				   session_refuse(&session,
+						  "file: stat, mkdir, rm or watch ID:PATH, or "
+						  "mv ID:PATH PATH"));
 	if ((options->parents && !(sub->flags_known & DSEC_FILE_PARENTS)) ||
 	    (options->recursive && !(sub->flags_known & DSEC_FILE_RECURSIVE)))
 		return session_end(&session,

@@ -29,7 +29,7 @@ static const struct command commands[] = {
 	  "files and folders into a sandbox, or out of it" },
 	{ "ls", VERB_LS, verb_ls, true, "ID:PATH", "what is in a folder of a sandbox" },
 	{ "cat", VERB_CAT, verb_cat, true, "ID:PATH", "what a file of a sandbox holds" },
-	{ "file", VERB_FILE, verb_file, true, "stat|mkdir|rm ID:PATH, mv ID:PATH PATH",
+	{ "file", VERB_FILE, verb_file, true, "stat|mkdir|rm|watch ID:PATH, mv ID:PATH PATH",
 	  "look at, make, remove and rename files" },
 	{ "port", VERB_PORT, verb_port, true, "ID PORT",
 	  "a way to a port of a sandbox: address and token" },

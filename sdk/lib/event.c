@@ -185,6 +185,7 @@ static int file_row_take(struct event *event, struct payload payload)
 		.mode = wire.mode,
 		.uid = wire.uid,
 		.gid = wire.gid,
+		.change = wire.change,
 		.links = wire.links,
 		.bytes = wire.bytes,
 		.disk_bytes = wire.disk_bytes,

@@ -38,7 +38,7 @@ static bool verb_fits(uint32_t verb, uint32_t only)
 {
 	if (only)
 		return verb == only;
-	return verb >= DSEC_FILE_STAT && verb <= DSEC_FILE_RENAME;
+	return verb >= DSEC_FILE_STAT && verb <= DSEC_FILE_WATCH;
 }
 
 /* `only`: the one verb of the call; 0: any but read and write. */

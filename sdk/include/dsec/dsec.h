@@ -318,7 +318,8 @@ struct dsec_file_opts {
 struct dsec_file_row {
 	uint32_t size, type;	/* enum dsec_file_type */
 	uint32_t reason, error; /* enum dsec_file_reason; errno, where it says why */
-	uint32_t mode, uid, gid, reserved;
+	uint32_t mode, uid, gid;
+	uint32_t change; /* watch: bits of enum dsec_file_change, with name and type alone */
 	uint64_t links, bytes, disk_bytes;
 	int64_t mtime_ns; /* since 1970 */
 	struct dsec_bytes name, target;
@@ -362,6 +363,8 @@ int64_t dsec_write(struct dsec *d, const struct dsec_call *call, struct dsec_id 
  *			result.more says that there are more, and `to` where to go on
  * DSEC_FILE_MKDIR, DSEC_FILE_REMOVE (a name; a folder that is empty, or DSEC_FILE_RECURSIVE),
  * DSEC_FILE_RENAME
+ * DSEC_FILE_WATCH	a DSEC_EV_ROW once a folder is watched, and one for every change in it,
+ *			until it is cancelled: an hour at most. Rows not taken make later ones LOST
  *
  * then DSEC_EV_DONE. Cancelling one that changes something is DSEC_UNKNOWN, or the result.
  */

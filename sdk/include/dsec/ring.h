@@ -374,7 +374,8 @@ struct dsec_wire_file {
 struct dsec_wire_file_row {
 	uint32_t size, type;	/* enum dsec_file_type */
 	uint32_t reason, error; /* enum dsec_file_reason; errno */
-	uint32_t mode, uid, gid, reserved0;
+	uint32_t mode, uid, gid;
+	uint32_t change; /* watch: bits of enum dsec_file_change */
 	uint64_t links, bytes, disk_bytes;
 	int64_t mtime_ns; /* since 1970 */
 	struct dsec_wire_ref name, target;

@@ -198,6 +198,17 @@ enum dsec_file_type {
 	DSEC_FILE_TYPE_BLOCK = 7,
 };
 
+/* Bits: what happened to a name in a folder that is watched. 0: it is watched from here on. */
+enum dsec_file_change {
+	DSEC_FILE_CHANGE_CREATED = 1, /* or moved here */
+	DSEC_FILE_CHANGE_REMOVED = 2, /* or moved away */
+	DSEC_FILE_CHANGE_CONTENT = 4,
+	DSEC_FILE_CHANGE_CLOSED = 8, /* by somebody who could write */
+	DSEC_FILE_CHANGE_ATTRIBUTES = 16,
+	DSEC_FILE_CHANGE_LOST = 32, /* there were more than could be told */
+	DSEC_FILE_CHANGE_GONE = 64, /* the folder itself: nothing follows */
+};
+
 /* Why an entry of an archive was left out; BITS: it was not, but lost setuid, setgid or sticky. */
 enum dsec_file_reason {
 	DSEC_FILE_REASON_NONE = 0, /* the row says what there is */

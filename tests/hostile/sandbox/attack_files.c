@@ -60,7 +60,7 @@ void grow_file(const char *argument)
 		if (write(fd, bytes, sizeof bytes) < 0)
 			(void)usleep(100); /* full: it stays so */
 		/* Never more than this, or the disk would end it. */
-		if (i % 512 == 511)
+		if (i % 64 == 63)
 			(void)ftruncate(fd, 1 << 20);
 	}
 }

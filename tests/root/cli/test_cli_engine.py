@@ -371,7 +371,7 @@ class EngineTest(EngineFixture):
             (("mkdir", f"{sandbox}:/tmp/a"), b"File exists"),
             (("mkdir", "-r", f"{sandbox}:/tmp/x"), b"no such option"),
             (("stat", "/tmp/a"), b"is not ID:PATH"),
-            (("move", f"{sandbox}:/tmp/a"), b"stat, mkdir or rm"),
+            (("move", f"{sandbox}:/tmp/a"), b"stat, mkdir, rm or watch"),
         ):
             ran = self.ask("file", *words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)

@@ -340,6 +340,60 @@ static void paths_longer_than_any_and_folders_deeper_than_any_work(struct engine
 	sandbox_end(e->d, id);
 }
 
+static bool change_comes(struct engine *e, int64_t ticket, const char *name, uint32_t change)
+{
+	double end = clock_ms() + 15000;
+
+	while (clock_ms() < end) {
+		const struct dsec_file_row *row;
+		struct dsec_event *event;
+		bool found;
+
+		if (dsec_wait(e->d, ticket, 1000, &event) < 0)
+			continue;
+		row = event->kind == DSEC_EV_ROW ? event->body : NULL;
+		found = row && row->name.bytes == strlen(name) &&
+			!memcmp(row->name.data, name, row->name.bytes) &&
+			(change ? row->change & change : !row->change);
+		dsec_event_free(event);
+		if (found)
+			return true;
+	}
+	return false;
+}
+
+static void changes_of_a_folder_are_told_until_it_goes_or_nobody_asks(struct engine *e)
+{
+	const struct dsec_file_opts *watch =
+		FILE_OPTS(.verb = DSEC_FILE_WATCH, .path = bytes_of("/tmp/w"));
+	struct dsec_id id = sandbox_make(e->d);
+	auto_filed struct filed made = file_verb(e->d, id, DSEC_FILE_MKDIR, "/tmp/w");
+	int64_t ticket = dsec_file(e->d, NULL, id, watch);
+
+	expect(filed_well(&made) && change_comes(e, ticket, "", 0));
+	auto_ran struct ran first = shell_run(e->d, id, "cd /tmp/w; echo a >a; mkdir d; mv a b");
+
+	expect(ran_exited(&first, 0));
+	expect(change_comes(e, ticket, "a", DSEC_FILE_CHANGE_CREATED));
+	expect(change_comes(e, ticket, "a", DSEC_FILE_CHANGE_CLOSED));
+	expect(change_comes(e, ticket, "d", DSEC_FILE_CHANGE_CREATED));
+	expect(change_comes(e, ticket, "a", DSEC_FILE_CHANGE_REMOVED));
+	expect(change_comes(e, ticket, "b", DSEC_FILE_CHANGE_CREATED));
+	/* What was written over the interface appears at once, whole. */
+	auto_filed struct filed written = file_write(e->d, id, "/tmp/w/c", "c");
+
+	expect(filed_well(&written) && change_comes(e, ticket, "c", DSEC_FILE_CHANGE_CREATED));
+	expect(dsec_cancel(e->d, ticket) == 0);
+	expect(ticket_end(e->d, ticket).code == DSEC_CANCELLED);
+	ticket = dsec_file(e->d, NULL, id, watch);
+	expect(change_comes(e, ticket, "", 0));
+	auto_ran struct ran gone = shell_run(e->d, id, "rm -r /tmp/w");
+
+	expect(ran_exited(&gone, 0) && change_comes(e, ticket, "", DSEC_FILE_CHANGE_GONE));
+	expect(ticket_end(e->d, ticket).code == DSEC_OK);
+	sandbox_end(e->d, id);
+}
+
 /* ---- archives ---- */
 
 static void a_tree_goes_from_one_sandbox_to_another(struct engine *e)
@@ -408,6 +462,7 @@ static const struct claim claims[] = {
 	CLAIM(stat_and_list_say_what_there_is),
 	CLAIM(folders_are_made_renamed_and_removed),
 	CLAIM(paths_longer_than_any_and_folders_deeper_than_any_work),
+	CLAIM(changes_of_a_folder_are_told_until_it_goes_or_nobody_asks),
 	CLAIM(a_tree_goes_from_one_sandbox_to_another),
 };
 
