@@ -51,12 +51,15 @@ class Engine:
         self.socket = folder / f"{name}.sock"
         self.log = folder / f"{name}.log"
         reader, writer = os.pipe()
+        lifeline, self.lifeline = os.pipe()  # if we are killed, it goes too
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [DSECD, "--instance", self.instance, "--socket", self.socket, "--images", images,
-                 "--ready-fd", str(writer), "--shards", "2", "--sandboxes-max", "64", *options],
-                pass_fds=[writer], stdout=log, stderr=log)
+                 "--ready-fd", str(writer), "--lifeline", str(lifeline), "--shards", "2",
+                 "--sandboxes-max", "64", *options],
+                pass_fds=[writer, lifeline], stdout=log, stderr=log)
         os.close(writer)
+        os.close(lifeline)
         with os.fdopen(reader) as ready:
             if ready.readline() != "ready\n":
                 raise AssertionError(f"dsecd is not ready:\n{self.log.read_text()}")
@@ -95,6 +98,7 @@ class Engine:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(timeout=60)
+        os.close(self.lifeline)
 
 
 class ImageTest(unittest.TestCase):
