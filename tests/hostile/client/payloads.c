@@ -81,6 +81,17 @@ struct pack *pack_exec(const char *const words[])
 	return pack;
 }
 
+struct pack *pack_change(void)
+{
+	struct pack *pack = pack_new(sizeof pack->change);
+
+	pack->change.set = DSEC_CHANGE_TTL | DSEC_CHANGE_LABELS;
+	pack->change.ttl_s = 1000;
+	pack_item(pack, &pack->change.labels, "key", 3);
+	pack_item(pack, &pack->change.labels, "value", 5);
+	return pack;
+}
+
 int pack_ask(struct raw *raw, uint16_t op, struct dsec_wire_id subject, struct pack *pack,
 	     struct answer *ret)
 {

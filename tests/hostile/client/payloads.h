@@ -38,6 +38,8 @@ void pack_words(struct pack *pack, struct dsec_wire_items *items, const char *co
 /* Good requests: a create of so many of the image, an exec of words (NULL-terminated). */
 struct pack *pack_create(uint32_t count);
 struct pack *pack_exec(const char *const words[]);
+/* Of the request's subject: its ttl, and a label. */
+struct pack *pack_change(void);
 
 /* Asks with it and frees it: the LAST's code or -errno; the event and status where wanted. */
 struct answer {

@@ -96,13 +96,15 @@ static struct pack *pack_of(uint16_t op)
 		return pack_exec(trivial);
 	case DSEC_OP_LIST:
 		return pack_new(sizeof(struct dsec_wire_list));
+	case DSEC_OP_CHANGE:
+		return pack_change();
 	default:
 		return pack_new(sizeof(struct dsec_wire_select));
 	}
 }
 
 static const uint16_t ops_with_payload[] = { DSEC_OP_CREATE, DSEC_OP_DESTROY, DSEC_OP_EXEC,
-					     DSEC_OP_LIST, DSEC_OP_STATS };
+					     DSEC_OP_LIST,   DSEC_OP_STATS,   DSEC_OP_CHANGE };
 
 static bool sizes_of_structs_that_lie_are_invalid(struct scene *scene)
 {
@@ -170,6 +172,8 @@ static bool reserved_words_are_invalid(struct scene *scene)
 			reserved = pack->create.reserved;
 		else if (op == DSEC_OP_EXEC)
 			reserved = pack->exec.reserved;
+		else if (op == DSEC_OP_CHANGE)
+			reserved = pack->change.reserved;
 		else if (op != DSEC_OP_LIST)
 			reserved = pack->select.reserved;
 		reserved[1] = 1ull << 40;
@@ -218,6 +222,12 @@ static bool items_are_invalid(struct raw *raw, struct dsec_wire_id sandbox,
 	pack = pack_new(sizeof pack->select);
 	pack->select.labels = lie;
 	CHECK(pack_ask(raw, DSEC_OP_DESTROY, nobody, pack, NULL) == DSEC_INVALID);
+	pack = pack_change();
+	pack->change.labels = lie;
+	CHECK(pack_ask(raw, DSEC_OP_CHANGE, sandbox, pack, NULL) == DSEC_INVALID);
+	pack = pack_change();
+	pack->change.removed = lie;
+	CHECK(pack_ask(raw, DSEC_OP_CHANGE, sandbox, pack, NULL) == DSEC_INVALID);
 	return true;
 }
 
@@ -278,6 +288,10 @@ static bool references_that_lie_are_invalid(struct scene *scene)
 		pack->select.ids = lies[i];
 		pack->select.count = lies[i].bytes / 16;
 		CHECK(pack_ask(&raw, DSEC_OP_DESTROY, nobody, pack, NULL) == DSEC_INVALID);
+		pack = pack_change();
+		pack->change.select.ids = lies[i];
+		pack->change.select.count = lies[i].bytes / 16;
+		CHECK(pack_ask(&raw, DSEC_OP_CHANGE, sandbox, pack, NULL) == DSEC_INVALID);
 	}
 	CHECK(sandbox_end(&raw, sandbox));
 	return fields_close(&raw);
