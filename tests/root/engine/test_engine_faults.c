@@ -1,17 +1,19 @@
 /*
- * A fault in every step of creating a sandbox, of running a command and of working on a file,
- * before the step and after it: the client is told which step and that the platform is to blame,
- * and nothing is left. An engine per fault: `dsecd-faults`, which differs from dsecd in knowing
- * DSEC_FAULT.
+ * A fault in every step of every flow, as flow_steps.py finds them in the sources, before the step
+ * and after it: the client is told which step and that the platform is to blame, and nothing is
+ * left. An engine per fault: `dsecd-faults`, which differs from dsecd in knowing DSEC_FAULT.
  */
 #include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/file_client.h"
 
-enum { ROUNDS = 5 };
+enum { ROUNDS = 5, SUITES_MAX = 256 };
 
 static bool is_fault(const struct dsec_status *s, const char *fault)
 {
@@ -95,37 +97,61 @@ static const struct claim files[] = { CLAIM(a_file_operation_fails_there_and_lea
 static const struct claim execs[] = { CLAIM(an_exec_fails_there_and_leaves_nothing) };
 static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
 
-#define FAULT(claims_, fault_)                                                                     \
-	SUITE(fault_, claims_, .fault = fault_ ":EIO", .arguments = arguments)
+/* What walks down each table. A new table has its row here: without one the test fails. */
+static const struct {
+	const char *table;
+	const struct claim *claims;
+} walkers[] = { { "container.", creates }, { "exec.", execs }, { "file.", files } };
 
-static const struct suite suites[] = {
-	FAULT(creates, "container.slot"),
-	FAULT(creates, "container.slot!"),
-	FAULT(creates, "container.spawn"),
-	FAULT(creates, "container.spawn!"),
-	FAULT(creates, "container.network"),
-	FAULT(creates, "container.network!"),
-	FAULT(creates, "container.guard"),
-	FAULT(creates, "container.guard!"),
-	FAULT(execs, "exec.pipes"),
-	FAULT(execs, "exec.pipes!"),
-	FAULT(execs, "exec.start"),
-	FAULT(execs, "exec.start!"),
-	FAULT(execs, "exec.run"),
-	FAULT(execs, "exec.run!"),
-	FAULT(execs, "exec.quiet"),
-	FAULT(execs, "exec.quiet!"),
-	FAULT(execs, "exec.drain"),
-	FAULT(execs, "exec.drain!"),
-	FAULT(files, "file.channels"),
-	FAULT(files, "file.channels!"),
-	FAULT(files, "file.start"),
-	FAULT(files, "file.start!"),
-	FAULT(files, "file.answer"),
-	FAULT(files, "file.answer!"),
-};
+static const struct claim *walker_of(const char *step)
+{
+	for (unsigned i = 0; i < sizeof walkers / sizeof *walkers; i++)
+		if (!strncmp(step, walkers[i].table, strlen(walkers[i].table)))
+			return walkers[i].claims;
+	return NULL;
+}
+
+/* Before the step, and after it. */
+static void suite_add(struct suite *suite, const char *step, const char *when)
+{
+	char *fault = NULL;
+
+	if (asprintf(&fault, "%s%s:EIO", step, when) < 0)
+		abort(); /* a test without memory says nothing */
+	*suite = (struct suite){
+		.name = fault,
+		.claims = walker_of(step),
+		.claim_count = 1,
+		.options = { .fault = fault, .arguments = arguments },
+	};
+}
+
+/* A suite for each step that the sources have; 0: it cannot be said which. */
+static unsigned suites_make(struct suite suites[static SUITES_MAX])
+{
+	FILE *steps = popen("python3 -B " FLOW_STEPS_PATH " " SOURCE_PATH, "re");
+	unsigned count = 0;
+	char step[64];
+
+	while (steps && count + 2 <= SUITES_MAX && fscanf(steps, "%63s", step) == 1) {
+		if (!walker_of(step)) {
+			printf("%s: nothing in test_engine_faults.c walks its table\n", step);
+			count = 0;
+			break;
+		}
+		suite_add(&suites[count++], step, "");
+		suite_add(&suites[count++], step, "!");
+	}
+	return steps && pclose(steps) == 0 ? count : 0;
+}
 
 int main(int argc, char **argv)
 {
-	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
+	static struct suite suites[SUITES_MAX];
+	unsigned count = suites_make(suites);
+	int r = count ? suites_main(argc, argv, suites, count) : 1;
+
+	for (unsigned i = 0; i < count; i++)
+		free((void *)(uintptr_t)suites[i].name);
+	return r;
 }
