@@ -177,6 +177,7 @@ static const struct {
 	{ "wrestle-terminal", wrestle_terminal },
 	{ "enter", attack_entering },
 	{ "trace", trace_all },
+	{ "debug-own", debug_own },
 	{ "reach", reach },
 	{ "write-settings", write_settings },
 	{ "see", see_others },

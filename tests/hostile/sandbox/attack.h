@@ -27,6 +27,7 @@ void wrestle_terminal(const char *argument);
 /* attack_reach.c: at what lies outside the sandbox, or enters it. */
 void attack_entering(const char *argument);
 void trace_all(const char *argument);
+void debug_own(const char *argument);
 void reach(const char *argument);
 void write_settings(const char *argument);
 void see_others(const char *argument);

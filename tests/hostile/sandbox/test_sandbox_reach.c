@@ -109,6 +109,45 @@ static void nobody_sees_or_signals_a_process_of_another(struct engine *e)
 	sandbox_end(e->d, alone);
 }
 
+static void debuggers_work_on_children_of_ones_own(struct engine *e)
+{
+	static const char *const users[] = { "root", "agent" };
+	struct dsec_id id = sandbox_make(e->d);
+
+	for (int i = 0; i < 2; i++) {
+		const struct command c = { .argv = { "attack", "debug-own" }, .user = users[i] };
+		auto_ran struct ran ran = command_run(e->d, id, &c);
+
+		if (!expect(ran_says(&ran, "done\n")))
+			ran_note(&ran);
+	}
+	sandbox_end(e->d, id);
+}
+
+/* Shared memory, temporary and other files, beside it and after it. */
+static void files_of_one_never_show_in_another(struct engine *e)
+{
+	static const char mark[] = "for d in /tmp /dev/shm /var/tmp /root / /home; do "
+				   "echo mine >$d/mark 2>/dev/null; done; :";
+	static const char look[] = "ls -d /tmp/mark /dev/shm/mark /var/tmp/mark /root/mark /mark "
+				   "/home/mark 2>/dev/null; :";
+	struct dsec_id ids[] = { sandbox_make(e->d), sandbox_make(e->d) };
+	auto_ran struct ran marked = shell_run(e->d, ids[0], mark);
+	auto_ran struct ran looked = shell_run(e->d, ids[1], look);
+
+	expect(ran_says(&marked, "") && ran_says(&looked, ""));
+	/* Nor in one that gets the same slot. */
+	sandbox_end(e->d, ids[0]);
+	for (int i = 0; i < 8; i++) {
+		struct dsec_id next = sandbox_make(e->d);
+		auto_ran struct ran ran = shell_run(e->d, next, look);
+
+		expect(ran_says(&ran, ""));
+		sandbox_end(e->d, next);
+	}
+	sandbox_end(e->d, ids[1]);
+}
+
 /* ---- the host's sockets ---- */
 
 struct listeners {
@@ -234,6 +273,8 @@ static const struct claim claims[] = {
 	CLAIM(without_a_network_there_are_unix_sockets_and_no_others),
 	CLAIM(the_kernels_settings_and_devices_stay_closed),
 	CLAIM(nobody_sees_or_signals_a_process_of_another),
+	CLAIM(debuggers_work_on_children_of_ones_own),
+	CLAIM(files_of_one_never_show_in_another),
 	CLAIM(no_socket_of_the_hosts_is_reached),
 	CLAIM(no_abstract_name_reaches_from_one_to_another),
 	CLAIM(what_enters_cannot_be_traced_read_or_written),
