@@ -20,10 +20,9 @@
 #include "tests/root/engine/file_client.h"
 #include "tests/unit/files/tar_make.h"
 
-enum {
-	ROUNDS = 1000,	     /* of a read and a write each */
-	WAIT_MS_MAX = 15000, /* what never answers would take an hour */
-};
+/* Of a read and a write each; and what never answers would take an hour. */
+#define ROUNDS	    fewer(1000, 100)
+#define WAIT_MS_MAX longer(15000)
 
 #define FILE_OPTS(...)                                                                             \
 	(&(const struct dsec_file_opts){ .size = sizeof(struct dsec_file_opts), __VA_ARGS__ })
