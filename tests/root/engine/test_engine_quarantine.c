@@ -13,6 +13,7 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/slowness.h"
 
 enum { DESTROY_MS = 10000, SLACK_MS = 5000, RETRY_MS = 5000 };
 
@@ -85,14 +86,14 @@ static void what_cannot_be_ended_is_quarantined_and_said_so(struct engine *e)
 	id = undead_make(e, &pid);
 	s = sandboxes_end(e->d, &id, 1);
 	expect(is_quarantine(&s));
-	if (!expect(clock_ms() - begun_ms < DESTROY_MS + SLACK_MS))
+	if (!expect(clock_ms() - begun_ms < DESTROY_MS + (double)longer(SLACK_MS)))
 		note("%.0f ms", clock_ms() - begun_ms);
 	expect(state_of(e->d, id) == DSEC_STATE_QUARANTINED && list_has(e->d, id));
 	expect(holdings_now(e->d).quarantined == 1);
 	/* Delete is legal still, and answered at once. */
 	begun_ms = clock_ms();
 	s = sandboxes_end(e->d, &id, 1);
-	expect(is_quarantine(&s) && clock_ms() - begun_ms < 1000);
+	expect(is_quarantine(&s) && clock_ms() - begun_ms < (double)longer(1000));
 	/* Nobody else is touched, and its slot is nobody's. */
 	for (int i = 0; i < 20; i++) {
 		struct dsec_id other = sandbox_make(e->d);
@@ -104,7 +105,7 @@ static void what_cannot_be_ended_is_quarantined_and_said_so(struct engine *e)
 	}
 	/* Gone as soon as it can be, without being asked again. */
 	undead_release(pid);
-	expect(until(RETRY_MS + SLACK_MS, state_of(e->d, id) == DSEC_STATE_ENDED));
+	expect(until(RETRY_MS + longer(SLACK_MS), state_of(e->d, id) == DSEC_STATE_ENDED));
 	expect(holdings_now(e->d).quarantined == 0 && !list_has(e->d, id));
 	sandbox_end(e->d, neighbour);
 }
@@ -129,7 +130,7 @@ static void stopping_does_not_wait_for_what_cannot_be_ended(struct engine *e)
 	(void)kill(other.keeper, SIGTERM);
 	int status = engine_wait(&other, 30000);
 
-	expect(clock_ms() - begun_ms < 15000 && status >= 0);
+	expect(clock_ms() - begun_ms < (double)longer(15000) && status >= 0);
 	if (!expect(WIFEXITED(status) && WEXITSTATUS(status) == 1))
 		note("status %x", (unsigned)status);
 	expect(engine_log_has(&other, "destroyed=5 left=1"));
@@ -200,7 +201,7 @@ static void a_create_that_hangs_fails_and_gives_back_its_place(struct engine *e)
 
 		if (!expect(made.failed == 1 && *made.trouble.step &&
 			    made.trouble.blame == DSEC_BLAME_PLATFORM &&
-			    clock_ms() - begun_ms < 20000))
+			    clock_ms() - begun_ms < (double)longer(20000)))
 			note("call %u: created %u failed %u at \"%s\"", at[i], made.created,
 			     made.failed, made.trouble.step);
 		note("call %u: \"%s\" after %.0f ms", at[i], made.trouble.step,
