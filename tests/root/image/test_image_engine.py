@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -30,12 +31,20 @@ def eventually(what, seconds=20):
     return True
 
 
+def has_interpreter(program):
+    """Whether an ELF file of 64 bits asks for a dynamic linker (PT_INTERP)."""
+    start, = struct.unpack_from("<Q", program, 32)
+    size, count = struct.unpack_from("<HH", program, 54)
+    kinds = [struct.unpack_from("<I", program, start + n * size)[0] for n in range(count)]
+    return 3 in kinds
+
+
 def busybox():
     """A static one: installed, or a package's file in the cache of load tests."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dsec"
     for path in (Path("/bin/busybox"), Path("/usr/bin/busybox"),
                  cache / "root-minimal/bin/busybox"):
-        if path.exists() and b"ld-linux" not in path.read_bytes():
+        if path.exists() and not has_interpreter(path.read_bytes()):
             return path.read_bytes()
     raise unittest.SkipTest("no static busybox here: apt-get install busybox-static")
 
