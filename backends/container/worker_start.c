@@ -52,7 +52,7 @@ static void signals_reset(void)
 	must(sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0, "cannot unblock signals");
 }
 
-/* 0 and 1 are /dev/null, 2 stays the engine's log, 3 to 9 are launch.h's; nothing outlives exec. */
+/* 0 and 1 are /dev/null, 2 stays the engine's log, the rest is launch.h's; none outlives exec. */
 static void descriptors_settle(void)
 {
 	auto_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
