@@ -116,7 +116,7 @@ struct run_spec {
 	const char *strings; /* argv, env, cwd: packed, each ends with NUL; lives until started() */
 	uint32_t string_bytes, argument_count, environment_count;
 	const char *user;
-	/* The program is the file helper (guest/protocol.h): it has no strings. */
+	/* The program is the file helper (backends/guest/protocol.h): it has no strings. */
 	bool is_helper;
 	int stdin_fd; /* -1: /dev/null */
 	int stdout_fd, stderr_fd;

@@ -13,7 +13,7 @@
 #include "engine/inlet.h"
 #include "engine/outlet.h"
 #include "engine/sandbox.h"
-#include "guest/protocol.h"
+#include "backends/guest/protocol.h"
 
 struct record;
 

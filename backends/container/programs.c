@@ -19,7 +19,7 @@
 #define MFD_EXEC 0x10u
 #endif
 
-/* The programs of init.c and guest/files; the build names their files. */
+/* The programs of init.c and backends/guest/files; the build names their files. */
 __asm__(".pushsection .rodata\n"
 	".balign 16\n"
 	"init_image:\n"

@@ -14,7 +14,7 @@
 
 #include "backends/backend.h"
 #include "engine/base/cleanup.h"
-#include "guest/protocol.h"
+#include "backends/guest/protocol.h"
 
 enum { BOXES_MAX = 64, RUNS_MAX = 64, OUTPUT_BYTES_MAX = 600 };
 

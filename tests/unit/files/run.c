@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 static void shell(const char *script)
 {

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "guest/protocol.h"
+#include "backends/guest/protocol.h"
 
 enum { ROWS_KEPT_MAX = 64 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { UNSIZED_BYTES_MAX = 16 << 20 };
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 static int verb_run(struct files *f)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { DEPTH_MAX = 128 };
 

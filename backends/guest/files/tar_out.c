@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { DEPTH_MAX = 500, EXTENTS_MAX = 1024, HOLE_BYTES = 1 << 28 };
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { MODE_FILE = 0644 };
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { TRIES_MAX = 100, MODE_HIDDEN = 0600 };
 

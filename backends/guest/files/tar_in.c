@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { MODE_FOLDER = 0755, FOLDERS_KEPT_MAX = 65536 };
 

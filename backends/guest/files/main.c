@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 int main(void)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum { PIECE_BYTES_MAX = 4000, LINKS_MAX = 40, TRIES_MAX = 1000, FOLDER = O_PATH | O_DIRECTORY };
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 static char *text_take(const char *bytes, uint32_t count)
 {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "guest/files/files.h"
+#include "backends/guest/files/files.h"
 
 enum {
 	WATCHED = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_MODIFY | IN_CLOSE_WRITE |

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "guest/protocol.h"
+#include "backends/guest/protocol.h"
 
 enum { FILES_BUFFER_BYTES = 256 << 10 };
 
