@@ -123,7 +123,7 @@ static void fork_bomb(struct engine *e, const char *name, double limit_ms)
 	     name, running, during.p50_ms, during.p99_ms, before.p50_ms, before.p99_ms, end_ms);
 	expect(running <= PIDS + 1);
 	expect(during.p50_ms < limit_ms && during.p99_ms < limit_ms * 10);
-	expect(end_ms < 5000);
+	expect(end_ms < longer(5000));
 	expect(engine_running(e, "attack") == 0);
 	sandbox_end(e->d, neighbour);
 }
@@ -145,7 +145,7 @@ static void a_fork_bomb_ends_with_its_timeout_and_leaves_the_sandbox_usable(stru
 	const struct command bomb = { .argv = { "attack", "bomb-sessions" }, .timeout_ms = 300 };
 	auto_ran struct ran ran = command_run(e->d, id, &bomb);
 
-	if (!expect(ran.result && ran.result->reason == DSEC_TIMEOUT && ran.ms < 10000))
+	if (!expect(ran.result && ran.result->reason == DSEC_TIMEOUT && ran.ms < longer(10000)))
 		ran_note(&ran);
 	expect(engine_running(e, "attack") == 0);
 	auto_ran struct ran next = shell_run(e->d, id, "echo usable");
@@ -177,10 +177,10 @@ static void signals_to_everything(struct engine *e, const char *number)
 		worst_ms = ran.ms > worst_ms ? ran.ms : worst_ms;
 	}
 	note("signal %s: the sandbox's own execs take up to %.0f ms", number, worst_ms);
-	expect(worst_ms < 8000);
+	expect(worst_ms < longer(8000));
 	struct latency during = neighbour_run(e, neighbour, ROUNDS);
 
-	expect(during.p50_ms < 100);
+	expect(during.p50_ms < longer(100));
 	expect(holdings_now(e->d).launchers_lost == lost);
 	expect(attack_end(e, &a) < 5000);
 	sandbox_end(e->d, neighbour);
@@ -209,7 +209,7 @@ static void what_is_traced_ends_with_its_timeout(struct engine *e)
 		auto_ran struct ran ran = command_run(e->d, a.id, &c);
 
 		/* Not before: the tracer has its zombie. Its own end is known all the same. */
-		if (!expect(ran.status.code == DSEC_OK && ran.result && ran.ms < 3000))
+		if (!expect(ran.status.code == DSEC_OK && ran.result && ran.ms < longer(3000)))
 			ran_note(&ran);
 	}
 	expect(attack_end(e, &a) < 5000);
@@ -267,7 +267,8 @@ static void a_sandbox_full_of_files_goes_without_stalling_others(struct engine *
 	after_ms = makes_run(e);
 	note("its end %.0f ms; then a neighbour's p99 %.1f ms, making one %.1f ms, before %.1f ms",
 	     end_ms, during.p99_ms, after_ms, before_ms);
-	expect(end_ms < 5000 && during.p99_ms < 1000 && after_ms < before_ms * 5 + 5);
+	expect(end_ms < longer(5000) && during.p99_ms < longer(1000) &&
+	       after_ms < before_ms * 5 + longer(5));
 	sandbox_end(e->d, neighbour);
 }
 
@@ -321,7 +322,7 @@ static void a_flood_of_output_costs_the_engine_no_memory(struct engine *e)
 		expect(attack_end(e, &floods[i]) < 5000);
 	note("beside four floods: neighbour p50 %.1f p99 %.1f ms, the engine grew by %lld KiB",
 	     during.p50_ms, during.p99_ms, ((long long)after - (long long)before) / 1024);
-	expect(during.p50_ms < 100 && after < before + 16 * MIB);
+	expect(during.p50_ms < longer(100) && after < before + 16 * MIB);
 	sandbox_end(e->d, neighbour);
 }
 
@@ -334,7 +335,7 @@ static void streams_held_open_hold_nobody_up(struct engine *e)
 	for (int i = 0; i < 20; i++) {
 		auto_ran struct ran ran = command_run(e->d, id, &hold);
 
-		expect(ran_exited(&ran, 0) && ran.ms < 2000);
+		expect(ran_exited(&ran, 0) && ran.ms < longer(2000));
 	}
 	/* What they write on goes to sinks, two for each, and those go with the sandbox. */
 	expect(process_fd_count(engine_pid(e)) <= fds + 2 * 20);

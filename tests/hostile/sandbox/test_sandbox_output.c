@@ -127,7 +127,7 @@ static void floods_that_outlive_their_exec_go_to_a_sink(struct engine *e)
 	for (int i = 0; i < 20; i++) {
 		auto_ran struct ran ran = shell_run(e->d, id, "yes & exec cat /dev/null");
 
-		expect(ran_exited(&ran, 0) && ran.ms < 10000);
+		expect(ran_exited(&ran, 0) && ran.ms < longer(10000));
 	}
 	/* None died of a pipe that was closed. */
 	if (!expect(until(5000, engine_running(e, "yes") == 20)))

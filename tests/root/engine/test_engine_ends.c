@@ -21,7 +21,7 @@ static void a_background_child_does_not_delay_the_result_and_lives_on(struct eng
 	auto_ran struct ran ran = shell_run(e->d, id, "sleep 300 & echo hi");
 
 	expect(ran_says(&ran, "hi\n"));
-	expect(ran.ms < 1000);
+	expect(ran.ms < longer(1000));
 	expect(until(5000, engine_running(e, "sleep") == 1));
 	auto_ran struct ran alive = shell_run(e->d, id, "pidof sleep | wc -w");
 
@@ -109,13 +109,13 @@ static void a_timeout_kills_every_descendant_and_keeps_what_was_written(struct e
 	char first[32], second[32];
 	pid_t pids[8];
 
-	c.timeout_ms = 300;
+	c.timeout_ms = (uint32_t)longer(300);
 	auto_ran struct ran ran = command_run(e->d, id, &c);
 
 	if (!expect(ran.status.code == DSEC_OK && ran.result && ran.result->reason == DSEC_TIMEOUT))
 		ran_note(&ran);
 	expect(ran_wrote(&ran, 1, "first\nsecond\n", 13));
-	expect(ran.ms >= 300 && ran.ms < 5000);
+	expect(ran.ms >= c.timeout_ms && ran.ms < longer(5000));
 	/* When the result is there, nothing of it runs: only PID 1 is left. */
 	expect(engine_members(e, pids, 8) == 1);
 	auto_ran struct ran size = shell_run(e->d, id, "wc -c </tmp/grow");
@@ -149,7 +149,8 @@ static void a_timeout_ends_what_ignores_signals_or_only_stops(struct engine *e)
 		c.timeout_ms = 100;
 		auto_ran struct ran ran = command_run(e->d, id, &c);
 
-		if (!expect(ran.result && ran.result->reason == DSEC_TIMEOUT && ran.ms < 5000)) {
+		if (!expect(ran.result && ran.result->reason == DSEC_TIMEOUT &&
+			    ran.ms < longer(5000))) {
 			note("%s", scripts[i]);
 			ran_note(&ran);
 		}

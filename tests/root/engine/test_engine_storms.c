@@ -82,7 +82,7 @@ static void storm_run(struct engine *e, const struct storm *storm, struct dsec_i
 	storm_ms = neighbour_ms(e->d, neighbour);
 	auto_ran struct ran ran = command_wait(e->d, ticket);
 
-	if (!expect(is_typed(&ran) && ran.ms < 20000))
+	if (!expect(is_typed(&ran) && ran.ms < longer(20000)))
 		ran_note(&ran);
 	if (storm->ends)
 		expect(ran.result && ran.result->reason != DSEC_TIMEOUT);
