@@ -20,6 +20,7 @@ BUILD, IMAGE = Path(sys.argv[1]), Path(sys.argv[2])
 FOLDER = Path("/tmp/guest-tests")
 IMAGES, SOCKET = FOLDER / "images", FOLDER / "socket"
 CGROUP = Path("/sys/fs/cgroup")
+CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 INSTANCE = "guest"
 RUN_S, STOP_S = 60, 30
 LOAD_S = 2
@@ -105,7 +106,7 @@ def core_handler(folder):
     handler, ran = folder / "handler", folder / "ran"
     handler.write_text(f"#!/bin/sh\necho $1 >>{ran}\n")
     handler.chmod(0o755)
-    Path("/proc/sys/kernel/core_pattern").write_text(f"|{handler} %p")
+    CORE_PATTERN.write_text(f"|{handler} %p")
     return ran
 
 
@@ -197,6 +198,7 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(self.dsec("exec", sandbox, "--", "echo", "alive"), "alive\n")
 
     def test_no_crash_starts_the_hosts_core_handler(self):
+        self.addCleanup(CORE_PATTERN.write_text, CORE_PATTERN.read_text())
         ran = core_handler(FOLDER / "cores")
         crash = "ulimit -c 0 2>/dev/null; kill -SEGV $$"
         sandbox = self.made()["id"]
