@@ -135,7 +135,7 @@ static void input_closed(struct inlet *inlet, int error)
 {
 	struct file *file = inlet->owner;
 
-	if (!error)
+	if (!error && !file->cut) /* that must not take effect: it is asked again */
 		file_commit(file);
 }
 
