@@ -63,11 +63,13 @@ static struct status import_status(struct importing *in)
 		return status_of_errno(-ECANCELED, "import", "cancel");
 	if (in->result == -EPROTO && in->told.kind == IMPORT_FAILED)
 		return told_status(in);
-	s = status_of_errno(in->result, "import", in->result == -EPROTO ? "process" : in->step);
-	if (in->result == -EPROTO) {
-		s.error = EPIPE;
+	if (in->result == -EPROTO || in->result == -EOWNERDEAD) {
+		s = status_of_errno(-EPIPE, "import", "process");
 		s.detail = "the importer was killed";
-	} else if (in->result == -ENOSPC) {
+		return s;
+	}
+	s = status_of_errno(in->result, "import", in->step);
+	if (in->result == -ENOSPC) {
 		s.detail = "the disk of images is full to its mark: see dsecd --images-full";
 	} else if (in->step && !strcmp(in->step, "images")) {
 		s.detail = "the directory of images cannot be written to";

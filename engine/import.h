@@ -44,7 +44,8 @@ struct importing {
 	siginfo_t info;
 	struct scratch scratch;
 	/* how it went, for the shard */
-	int result; /* 0, or what failed in `step`; -EPROTO: see what it told */
+	int result; /* 0, or what failed in `step`; -EPROTO: see what it told;
+			      -EOWNERDEAD: it was killed */
 	const char *step;
 	struct image_record *record; /* of what was published */
 	uint64_t file_bytes;

@@ -74,8 +74,10 @@ static void import_reaped(struct io_op *op, int res)
 	struct control *control = in->scratch.control;
 
 	in->pid = 0;
-	if (res < 0 || in->info.si_code != CLD_EXITED || in->info.si_status) {
-		in->result = -EPROTO; /* it told why, or was killed */
+	if (res < 0 || in->info.si_code != CLD_EXITED) {
+		in->result = -EOWNERDEAD; /* its children may have told what came of that */
+	} else if (in->info.si_status) {
+		in->result = -EPROTO; /* it told why */
 	} else {
 		in->step = "publish";
 		in->result = result_take(control, in);
