@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The ladder: the root suite on other kernels, in QEMU guests.
 
-    ladder.py run SERIES...          boots a guest for each, as many at once as there are CPUs, and
-                                     runs in it every test that CTest knows as root or hostile
+    ladder.py run SERIES...          boots three guests for the first and one for each other, as many
+                                     at once as there are CPUs, and runs in them every test that
+                                     CTest knows as root or hostile
     ladder.py report SERIES NAME     one test's end in that guest: its output and its status
 
 $DSEC_BUILD is the build; what came of the tests is kept in its folder `ladder`. The list comes from
 CTest's labels, so a new suite is taken in by itself; what cannot run in a guest is named, with the
-reason, in the file `exceptions`. $DSEC_LADDER_ONLY, a regular expression, narrows the list for a
+reason, in the file `exceptions`, by regular expressions. $DSEC_LADDER_ONLY, a regular expression, narrows the list for a
 look at some tests. `run` ends well when every test was run to some end: how each went is for
 `report` to say, so that one failure, or one skip, is one of CTest's.
 """
@@ -32,18 +33,19 @@ LABELS = "^(root|hostile)$"
 SLOWNESS = 8
 LIMIT_S, TEST_LIMIT_S, LOG_LINES = 1500, 300, 40
 PYTHON = re.compile(r".*/python3[.0-9]*")
+FIRST_PARTS = 3  # guests that share the first kernel's tests, which are the most
 GUEST = "guest"  # guest_tests.py: what only a guest can show
 PASSED, FAILED, SKIPPED = 0, 1, 77
 
 
 def exceptions(series):
-    """Names that are not run on this kernel, with the reason."""
+    """What is not run on this kernel, each a regular expression of names, with the reason."""
     found = {}
     for line in EXCEPTIONS.read_text().splitlines():
         if line and not line.startswith("#"):
-            name, where, reason = line.split(None, 2)
+            names, where, reason = line.split(None, 2)
             if where in ("*", series):
-                found[name] = reason
+                found[re.compile(names)] = reason
     return found
 
 
@@ -68,14 +70,17 @@ def plan_make(series, image):
     """The tests for this kernel, and complaints about what does not fit together."""
     tests, apart = ctest_tests(), exceptions(series)
     only = re.compile(os.environ.get("DSEC_LADDER_ONLY", ""))
-    wrong = [f"the exception {name} is no test" for name in apart if name not in tests]
+    wrong = [f"the exception {names.pattern} is of no test" for names in apart
+             if not any(names.fullmatch(name) for name in tests)]
     guest = [TOP / "tests/run-test", "--root", "--program", "--"]
     guest += ["/usr/bin/python3", "-B", HERE / "guest_tests.py", BUILD, image]
     plan = [{"name": GUEST, "command": list(map(str, guest)), "environment": [],
              "timeout_s": TEST_LIMIT_S}]
     for name, (command, properties) in tests.items():
         labels = properties.get("LABELS", [])
-        if not any(re.match(LABELS, label) for label in labels) or name in apart:
+        if not any(re.match(LABELS, label) for label in labels):
+            continue
+        if any(names.fullmatch(name) for names in apart):
             continue
         if f"vm.{series}.{name}" not in tests:
             wrong.append(f"nobody would report {name}: configure again")
@@ -97,22 +102,25 @@ def results_read(path):
     return found
 
 
-def guest_run(series, kernel, image):
+def guest_run(series, shares, kernel, image):
     """One guest from boot to end; returns what to say of it, and whether every test was run."""
+    share, of = shares
     plan, wrong = plan_make(series, image)
     if wrong:
         return "\n".join(wrong), False
-    path, results = FOLDER / f"{series}.plan", FOLDER / f"{series}.results"
+    plan = plan[share::of]
+    name = f"{series}-{share + 1}"
+    path, results = FOLDER / f"{name}.plan", FOLDER / f"{name}.results"
     path.write_text(json.dumps(plan, indent=1))
     command = ["env", f"DSEC_TEST_SLOWNESS={SLOWNESS}", "/usr/bin/python3", "-B",
                HERE / "guest_ladder.py", path, image.parent]
     began = time.monotonic()
-    log = FOLDER / f"{series}.log"
+    log = FOLDER / f"{name}.log"
     guest = vm.Guest(command, kernel, timeout_s=LIMIT_S, folders=[TOP, BUILD, image.parent],
                      results=results, output=log)
     status = guest.run()
     rows = results_read(results)
-    lines = [f"{series}: {len(rows)} of {len(plan)} tests in {time.monotonic() - began:.0f} s"]
+    lines = [f"{name}: {len(rows)} of {len(plan)} tests in {time.monotonic() - began:.0f} s"]
     if status == vm.BROKEN:
         lines += ["  the guest did not come to its end:", guest.console()]
     if len(rows) < len(plan):
@@ -121,7 +129,8 @@ def guest_run(series, kernel, image):
         row = rows.get(test["name"])
         state = f"{row['status']:4} {row['seconds']:6.1f} s" if row else "not run      "
         lines.append(f"  {state}  {test['name']}")
-    lines += [f"  not run, {name}: {reason}" for name, reason in exceptions(series).items()]
+    lines += [f"  not run, {names.pattern}: {reason}"
+              for names, reason in exceptions(series).items()]
     return "\n".join(lines), len(rows) == len(plan)
 
 
@@ -143,8 +152,11 @@ def run(all_series):
     )
     image = Path(made.stdout.decode().strip()).resolve()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as guests:
-        ends = [guests.submit(guest_run, series, kernel, image)
-                for series, kernel in kernels.items()]
+        ends = []
+        for series, kernel in kernels.items():
+            parts = FIRST_PARTS if series == all_series[0] else 1
+            ends += [guests.submit(guest_run, series, (share, parts), kernel, image)
+                     for share in range(parts)]
         told = [end.result() for end in ends]
     for text, _ in told:
         print(text)
@@ -160,14 +172,15 @@ def is_of_this_build(path):
 
 
 def report(series, name):
-    results, unable = FOLDER / f"{series}.results", FOLDER / f"{series}.unable"
+    unable = FOLDER / f"{series}.unable"
     if unable.exists():
         print(f"skipped: {unable.read_text()}")
         return SKIPPED
-    if not is_of_this_build(results):
+    results = list(FOLDER.glob(f"{series}-*.results"))
+    if not results or not all(map(is_of_this_build, results)):
         print("skipped: no guest ran since this was built: ctest -R vm.guests")
         return SKIPPED
-    row = results_read(results).get(name)
+    row = {k: v for path in results for k, v in results_read(path).items()}.get(name)
     if row is None:
         only = os.environ.get("DSEC_LADDER_ONLY")
         if only and not re.search(only, name):
