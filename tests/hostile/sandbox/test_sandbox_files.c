@@ -340,6 +340,7 @@ static void an_attackers_archive_touches_nothing_but_its_folder(struct engine *e
 
 static void what_is_no_file_is_refused_at_once(struct engine *e)
 {
+	enum { MASKED = -1 }; /* an empty file lies over it, where the host has one */
 	static const struct {
 		const char *path;
 		int errors[2];
@@ -347,7 +348,7 @@ static void what_is_no_file_is_refused_at_once(struct engine *e)
 		{ "/tmp/fifo", { EMEDIUMTYPE } },	 { "/tmp/socket", { EMEDIUMTYPE } },
 		{ "/dev/zero", { EMEDIUMTYPE } },	 { "/dev/null", { EMEDIUMTYPE } },
 		{ "/dev/tty", { EMEDIUMTYPE, ENOENT } }, { "/dev/ptmx", { EMEDIUMTYPE, ENOENT } },
-		{ "/proc/kmsg", { EPERM, EACCES } },	 { "/proc/kcore", { EMEDIUMTYPE, ENOENT } },
+		{ "/proc/kmsg", { EPERM, EACCES } },	 { "/proc/kcore", { MASKED, ENOENT } },
 		{ "/tmp/zero", { EMEDIUMTYPE } },
 	};
 	struct dsec_id id = sandbox_make(e->d);
@@ -359,8 +360,10 @@ static void what_is_no_file_is_refused_at_once(struct engine *e)
 		auto_filed struct filed read = file_read(e->d, id, rows[i].path, 0);
 		auto_filed struct filed write = file_write(e->d, id, rows[i].path, "x");
 
-		if (!expect(read.status.code && (read.status.error == rows[i].errors[0] ||
-						 read.status.error == rows[i].errors[1])))
+		if (rows[i].errors[0] == MASKED && !read.status.code)
+			expect(read.bytes == 0);
+		else if (!expect(read.status.code && (read.status.error == rows[i].errors[0] ||
+						      read.status.error == rows[i].errors[1])))
 			note("%s: error %d step %s", rows[i].path, read.status.error,
 			     read.status.step);
 		expect(write.status.code && read.ms < WAIT_MS_MAX && write.ms < WAIT_MS_MAX);
