@@ -274,22 +274,32 @@ static void a_sandbox_full_of_files_goes_without_stalling_others(struct engine *
 
 /* ---- calls that cost others ---- */
 
+/* The best of three: others use this machine, too. */
+static double makes_beside(struct engine *e, const char *attack)
+{
+	double best_ms = 0;
+
+	for (int i = 0; i < 3; i++) {
+		struct attacker a;
+		double ms;
+
+		if (!ATTACK(e, &a, 1, attack))
+			return 0;
+		ms = makes_run(e);
+		(void)attack_end(e, &a);
+		best_ms = !i || ms < best_ms ? ms : best_ms;
+	}
+	return best_ms;
+}
+
 static void syncing_costs_others_no_more_than_spinning(struct engine *e)
 {
-	struct attacker a;
-	double idle_ms = makes_run(e), spin_ms, sync_ms;
+	double idle_ms = makes_run(e), spin_ms = makes_beside(e, "spin"),
+	       sync_ms = makes_beside(e, "sync");
 
-	if (!ATTACK(e, &a, 1, "spin"))
-		return;
-	spin_ms = makes_run(e);
-	(void)attack_end(e, &a);
-	if (!ATTACK(e, &a, 1, "sync"))
-		return;
-	sync_ms = makes_run(e);
-	(void)attack_end(e, &a);
 	note("making one: %.2f ms idle, %.2f beside a spinner, %.2f beside a syncer", idle_ms,
 	     spin_ms, sync_ms);
-	expect(sync_ms < spin_ms * 3 + 1);
+	expect(sync_ms > 0 && spin_ms > 0 && sync_ms < spin_ms * 3 + 1);
 }
 
 static void crashes_leave_no_core_and_no_trace(struct engine *e)

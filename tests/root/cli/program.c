@@ -52,10 +52,10 @@ static int forever(void)
 	return 1;
 }
 
-static int slow(void)
+static int slow(const char *seconds)
 {
 	(void)write(1, "begun\n", 6);
-	sleep(1);
+	sleep(seconds ? (unsigned)atoi(seconds) : 1);
 	(void)write(1, "ended\n", 6);
 	return 7;
 }
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "forever"))
 		return forever();
 	if (!strcmp(what, "slow"))
-		return slow();
+		return slow(argv[2]);
 	if (!strcmp(what, "tidy"))
 		return tidy();
 	if (!strcmp(what, "exit"))

@@ -434,11 +434,12 @@ class EngineTest(EngineFixture):
 
     def test_a_detached_program_is_listed_followed_and_kept(self):
         sandbox = self.create()
-        number = self.good("exec", "-d", sandbox, "-e", "A=b", "-w", "/tmp", "--", PROGRAM, "slow")
+        number = self.good("exec", "-d", sandbox, "-e", "A=b", "-w", "/tmp", "--", PROGRAM, "slow",
+                           "4")
         self.assertEqual(number, "1\n")
         row = json.loads(self.good("ps", "--execs", sandbox, "--json"))
         self.assertEqual((row["exec"], row["reason"], row["argv"]),
-                         (1, "running", [PROGRAM, "slow"]))
+                         (1, "running", [PROGRAM, "slow", "4"]))
         self.assertEqual((row["env"][0], row["cwd"], row["truncated"]), ("A=b", "/tmp", False))
         self.assertTrue(eventually(lambda: b"begun" in self.ask("logs", sandbox, "1").stdout))
         ran = self.ask("attach", sandbox, "1", "--from", "2")
