@@ -111,11 +111,8 @@ int64_t dsec_exec(struct dsec *d, const struct dsec_call *call, struct dsec_id s
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "exec: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "exec");
+	if (r == 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "exec");
 	if (r == 0)
 		r = exec_check(&known);
 	if (r < 0)
@@ -155,11 +152,8 @@ int64_t dsec_attach(struct dsec *d, const struct dsec_call *call, struct dsec_id
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "attach: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "attach");
+	if (r == 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "attach");
 	if (r < 0)
 		return r;
 	if (known.flags & ~(uint32_t)DSEC_ATTACH_SO_FAR)

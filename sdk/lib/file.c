@@ -51,11 +51,8 @@ static int64_t file_submit(struct dsec *d, const struct dsec_call *call, struct 
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "file: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "file");
+	if (r == 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "file");
 	if (r < 0)
 		return r;
 	if (!known.verb)

@@ -58,11 +58,8 @@ int64_t dsec_image(struct dsec *d, const struct dsec_call *call, const struct ds
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "image: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "image");
+	if (r == 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "image");
 	if (r >= 0)
 		r = image_check(&known);
 	if (r >= 0)

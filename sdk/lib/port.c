@@ -19,11 +19,8 @@ int64_t dsec_port(struct dsec *d, const struct dsec_call *call, struct dsec_id s
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "port: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "port");
+	if (r == 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "port");
 	if (r < 0)
 		return r;
 	if (known.flags & ~(uint32_t)DSEC_PORT_FLAGS_KNOWN)

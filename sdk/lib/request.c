@@ -55,11 +55,8 @@ int64_t dsec_create(struct dsec *d, const struct dsec_call *call,
 	int r;
 
 	r = dsec__call_take(d, call, &known_call);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "create: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "create");
+	if (r == 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "create");
 	if (r < 0)
 		return r;
 	if (known.flags & ~(uint32_t)DSEC_CREATE_FLAGS_KNOWN)
@@ -88,11 +85,8 @@ static int select_pack(const struct dsec_select *select, struct submission *subm
 
 static int select_take(const struct dsec_select *select, struct dsec_select *known)
 {
-	int r;
+	int r = dsec__struct_take(known, sizeof(*known), select, "select");
 
-	if (!select)
-		return dsec__fail(-EINVAL, "select: NULL");
-	r = dsec__struct_take(known, sizeof(*known), select, "select");
 	if (r < 0)
 		return r;
 	if (known->reserved)
@@ -212,11 +206,8 @@ int64_t dsec_change(struct dsec *d, const struct dsec_call *call, const struct d
 	r = dsec__call_take(d, call, &known_call);
 	if (r >= 0)
 		r = select_take(select, &known_select);
-	if (r < 0)
-		return r;
-	if (!opts)
-		return dsec__fail(-EINVAL, "change: no options");
-	r = dsec__struct_take(&known, sizeof(known), opts, "change");
+	if (r >= 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "change");
 	if (r < 0)
 		return r;
 	if (known.reserved)

@@ -14,6 +14,8 @@ int dsec__struct_take(void *known, size_t known_bytes, const void *given, const 
 	const unsigned char *bytes = given;
 	uint32_t size;
 
+	if (!given)
+		return dsec__fail(-EINVAL, "%s: no options", what);
 	memcpy(&size, given, sizeof(size));
 	if (size < 2 * sizeof(size))
 		return dsec__fail(-EINVAL, "%s: size is %u: set it to sizeof", what, size);
