@@ -18,7 +18,7 @@ EXPECTED = {
     "loadgen/run.sh": ["0 failures"],
     "dsec run debian": ["42", "status 3"],
     "dsec run mine": ["mine  sha256:", "my own image", "IN USE"],
-    "dsec ps --label": ["hello", "from outside", "task=11099"],
+    "dsec ps --label": ["hello", "from outside", "README.md", "task=11099"],
     "dsec attach": ["running", "step 2", "step 3", "status 5", "step 1"],
     "dsec check": ["status 124", "status 127", "before", "5000000 True err", "still here",
                    "left:    processes 0, cgroups 0, mounts 0"],
