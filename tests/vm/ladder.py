@@ -189,7 +189,8 @@ def report(series, name):
         print(f"{name} came to no end in the guest {series}")
         return FAILED
     print(row["output"])
-    print(f"in the guest {series}: status {row['status']}, {row['seconds']} s")
+    # What it tested was judged there, by the kind of its program.
+    print(f"Tested: 1 in the guest {series}: status {row['status']}, {row['seconds']} s")
     return row["status"]
 
 
