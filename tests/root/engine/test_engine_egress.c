@@ -395,14 +395,14 @@ static void a_range_that_cannot_be_is_refused_with_the_cause(struct engine *e)
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		char command[512];
 
-		(void)snprintf(
-			command, sizeof command,
-			"timeout 20 '%s' --instance egress-refused-%d --images /tmp "
-			"--sandboxes-max 16 --egress %s >/tmp/dsec-egress-%d.log 2>&1; [ $? = 1 ] || exit 1; "
-			"grep -q '%s' /tmp/dsec-egress-%d.log; r=$?; "
-			"rm -f /tmp/dsec-egress-%d.log; exit $r",
-			DSECD_PATH, getpid(), cases[i].range, getpid(), cases[i].cause, getpid(),
-			getpid());
+		(void)snprintf(command, sizeof command,
+			       "timeout 20 '%s' --instance egress-refused-%d --images /tmp "
+			       "--sandboxes-max 16 --egress %s >/tmp/dsec-egress-%d.log 2>&1; "
+			       "[ $? = 1 ] || exit 1; "
+			       "grep -q '%s' /tmp/dsec-egress-%d.log; r=$?; "
+			       "rm -f /tmp/dsec-egress-%d.log; exit $r",
+			       DSECD_PATH, getpid(), cases[i].range, getpid(), cases[i].cause,
+			       getpid(), getpid());
 		expect(run(command));
 	}
 	(void)e; /* it goes on beside */
