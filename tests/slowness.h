@@ -29,3 +29,13 @@ static inline uint64_t longer(uint64_t limit)
 {
 	return limit * slowness();
 }
+
+/*
+ * Who waits longer than this was held up, on any machine and however busy it is: the only judgement
+ * on time that a test makes of others' work. What is quicker is a figure: tests print it, and the
+ * load generator compares it.
+ */
+static inline uint64_t held_up_ms(void)
+{
+	return longer(5000);
+}

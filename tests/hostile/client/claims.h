@@ -55,6 +55,8 @@ int scene_holdings(struct scene *scene, struct dsec_holdings *ret);
 bool scene_settles(struct scene *scene, uint32_t timeout_ms);
 
 uint64_t claim_now_us(void);
-/* How long something may take: longer in an engine with sanitizers. */
-uint64_t claim_limit_us(uint64_t us);
+/* Who waits longer was held up (see held_up_ms()): longer in an engine with sanitizers. */
+uint64_t claim_held_up_us(void);
+/* Who used as much CPU time of a second did not sleep. */
+uint64_t claim_spun_us(void);
 void claim_sleep_ms(uint32_t ms);

@@ -335,7 +335,7 @@ static bool exec_is_stopped(struct harness *h, const struct box *box)
 	const unsigned start_ms = now_ms();
 	int status = harness_exec(h, box, argv, &options, &reply);
 
-	expect(now_ms() - start_ms < longer(1000));
+	expect(now_ms() - start_ms < held_up_ms());
 	if (status == 0) {			/* it may be stopped by now */
 		(void)kill(reply.pid, SIGKILL); /* not reaped yet */
 		(void)child_reap(reply.pid);
