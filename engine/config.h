@@ -48,6 +48,9 @@ enum {
 	QUARANTINE_RETRY_S = 5,
 };
 
+/* What may be asked for as the most that an exec writes. */
+#define OUTPUT_LIMIT_BYTES_MAX (1ull << 46)
+
 struct config {
 	char instance[INSTANCE_BYTES_MAX]; /* main; [a-z0-9-]{1,24} */
 	const char *socket_path;	   /* /run/dsec.sock, /run/dsec/INSTANCE.sock for others */

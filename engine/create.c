@@ -273,6 +273,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->on_disconnect = c->on_disconnect;
 	sandbox->flags = c->flags;
 	sandbox->on_timeout = DSEC_ON_TIMEOUT_DESTROY;
+	sandbox->output_limit_bytes = c->output_limit_bytes;
 	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
 	sandbox->lifetime.idle_ttl_s = c->idle_ttl_s;
 	sandbox->network = c->network ? c->network : DSEC_NETWORK_NONE;

@@ -164,9 +164,7 @@ static int end_run(struct flow *f)
 
 	if (exec->run_over)
 		return FLOW_NEXT;
-	exec->killed = true;
-	exec->reason = DSEC_KILLED;
-	exec->sandbox->box->backend->class->run_kill(exec->run);
+	exec_kill(exec, DSEC_KILLED);
 	return FLOW_WAIT;
 }
 
@@ -181,6 +179,8 @@ static int wait_run(struct flow *f)
 	if (exec->run_over)
 		return FLOW_NEXT;
 	exec_time_begin(exec);
+	if (exec_output_is_over(exec))
+		exec_kill(exec, DSEC_OUTPUT_LIMIT);
 	return FLOW_WAIT;
 }
 

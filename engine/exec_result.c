@@ -62,6 +62,12 @@ static void result_of_status(const struct exec *exec, struct dsec_wire_result *r
 	/* It was told to end, and did, in whichever way. */
 	if (exec->terminated)
 		ret->reason = exec->reason;
+	/* Whatever it did next: a program that is quick to end is judged as a slow one is. */
+	if (exec_output_is_over(exec) && (!exec->killed || exec->reason == DSEC_OUTPUT_LIMIT) &&
+	    !exec->terminated) {
+		ret->reason = DSEC_OUTPUT_LIMIT;
+		return;
+	}
 	/* A program that ended by itself in the moment it was to be killed keeps its own end. */
 	if (ret->reason != DSEC_SIGNAL || ret->signal != SIGKILL)
 		return;

@@ -79,8 +79,9 @@ struct exec {
 	const char *input; /* of the request: written, or copied, at once */
 	uint32_t input_bytes, timeout_ms, idle_timeout_ms, kill_after_ms;
 	uint64_t window_bytes;
-	struct io_op closing; /* its terminal */
-	struct timer left;    /* nobody has that open: until it is looked at again */
+	uint64_t output_limit_bytes; /* of all streams; UINT64_MAX: none */
+	struct io_op closing;	     /* its terminal */
+	struct timer left;	     /* nobody has that open: until it is looked at again */
 	bool has_tty;
 	bool merge, detaches, has_input, takes_input, started, run_over;
 	bool stopping, quieting; /* no op begins any more; those in flight are waited for */
@@ -117,6 +118,8 @@ void exec_op_settled(struct exec *exec);
 
 /* ---- exec_time.c ---- */
 
+/* Everything of it is killed, for this reason if there was none before. Once. */
+void exec_kill(struct exec *exec, uint32_t reason);
 /* From the program's start to its end. */
 void exec_time_begin(struct exec *exec);
 void exec_time_end(struct exec *exec);
@@ -127,6 +130,8 @@ void exec_time_end(struct exec *exec);
 void exec_stream_read(struct stream *stream);
 /* Whatever is in the pipe now, without waiting; then its end goes to the shard's sinks. */
 void exec_stream_finish(struct stream *stream);
+/* It wrote more than it may: nothing more is read before its end. */
+bool exec_output_is_over(const struct exec *exec);
 /* A program that writes would have to wait for a reader. */
 bool exec_is_held_back(const struct exec *exec);
 

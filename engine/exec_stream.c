@@ -35,6 +35,8 @@ static void stream_got(struct io_op *op, int res)
 	if (res > 0) {
 		capture_add(&stream->capture, stream->buffer, (size_t)res);
 		exec->output_ns = io_now_ns(exec->shard->io);
+		if (exec_output_is_over(exec) && exec->started && !exec->run_over)
+			exec_kill(exec, DSEC_OUTPUT_LIMIT);
 		readers_pump(exec);
 	} else if (res != -EINTR && res != -EAGAIN && res != -ECANCELED) {
 		if (stream->is_terminal)
@@ -54,7 +56,7 @@ void exec_stream_read(struct stream *stream)
 	uint64_t room;
 
 	if (stream->fd < 0 || stream->reading || stream->is_hung_up || exec->run_over ||
-	    exec->stopping)
+	    exec->stopping || exec_output_is_over(exec))
 		return;
 	room = readers_room(exec, stream);
 	if (!room) {
@@ -68,6 +70,15 @@ void exec_stream_read(struct stream *stream)
 	stream->op.done = stream_got;
 	io_read(exec->shard->io, &stream->op, stream->fd, stream->buffer,
 		room < READ_BYTES ? (uint32_t)room : READ_BYTES);
+}
+
+bool exec_output_is_over(const struct exec *exec)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		bytes += exec->streams[i].capture.total;
+	return bytes > exec->output_limit_bytes;
 }
 
 bool exec_is_held_back(const struct exec *exec)

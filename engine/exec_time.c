@@ -21,19 +21,24 @@ static uint64_t limit_due_ns(const struct exec *exec)
 	return exec->idle_timeout_ms && idle < due ? idle : due;
 }
 
-static void limit_kill(struct exec *exec)
+void exec_kill(struct exec *exec, uint32_t reason)
 {
+	if (exec->killed)
+		return;
+	if (!exec->terminated)
+		exec->reason = reason;
 	exec->killed = true;
+	timer_clear(&exec->shard->timers, &exec->limit);
 	exec->sandbox->box->backend->class->run_kill(exec->run);
 }
 
 static void limit_end(struct exec *exec, uint32_t reason)
 {
-	exec->reason = reason;
 	if (!exec->kill_after_ms) {
-		limit_kill(exec);
+		exec_kill(exec, reason);
 		return;
 	}
+	exec->reason = reason;
 	exec->terminated = true;
 	exec->terminated_ns = io_now_ns(exec->shard->io);
 	exec->sandbox->box->backend->class->run_terminate(exec->run);
@@ -48,7 +53,7 @@ static void limit_reached(struct timer *timer)
 	if (now < limit_due_ns(exec))
 		limit_set(exec); /* it wrote meanwhile */
 	else if (exec->terminated)
-		limit_kill(exec);
+		exec_kill(exec, exec->reason);
 	else if (now >= exec->begun_ns + exec->timeout_ms * NS_PER_MS)
 		limit_end(exec, DSEC_TIMEOUT);
 	else if (!exec_is_held_back(exec))

@@ -67,6 +67,18 @@ static struct status wish_times(struct exec *exec, const struct dsec_wire_exec *
 	return STATUS_OK;
 }
 
+static struct status wish_output(struct exec *exec, const struct dsec_wire_exec *wish)
+{
+	uint64_t limit = wish->output_limit_bytes;
+
+	if (limit > OUTPUT_LIMIT_BYTES_MAX && limit != UINT64_MAX)
+		return wish_invalid("output_limit", -ERANGE);
+	if (!limit)
+		limit = exec->sandbox->output_limit_bytes;
+	exec->output_limit_bytes = limit ? limit : UINT64_MAX;
+	return STATUS_OK;
+}
+
 static struct status wish_input(struct exec *exec, const struct wire *w,
 				const struct dsec_wire_exec *wish)
 {
@@ -94,6 +106,9 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 	exec->merge = exec->has_tty || wish->flags & DSEC_EXEC_MERGE;
 	exec->detaches = wish->flags & DSEC_EXEC_DETACH;
 	exec->window_bytes = wish->window_bytes;
+	s = wish_output(exec, wish);
+	if (s.code)
+		return s;
 	s = wish_times(exec, wish);
 	if (s.code)
 		return s;

@@ -43,6 +43,8 @@ static const struct limit limits[] = {
 	  DSEC_LIMIT_IO_WEIGHT, REMEDY("no io.weight on cgroup v2 here") },
 	{ "disk", FIELD(disk_bytes, FIELD_64), 1 << 16, 1ull << 46, "64 KiB to 64 TiB", 0, NULL },
 	{ "inodes", FIELD(inodes, FIELD_64), 16, 1ull << 31, "from 16 to 2147483648", 0, NULL },
+	{ "output_limit", FIELD(output_limit_bytes, FIELD_64), 1, OUTPUT_LIMIT_BYTES_MAX,
+	  "at most 64 TiB", 0, NULL },
 };
 /* clang-format on */
 

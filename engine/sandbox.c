@@ -109,6 +109,7 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 		.cpu_max_permille = limits->cpu_max_permille,
 		.io_weight = limits->io_weight,
 		.on_timeout = sandbox->on_timeout,
+		.output_limit_bytes = sandbox->output_limit_bytes,
 	};
 }
 

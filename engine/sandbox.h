@@ -55,6 +55,7 @@ struct sandbox {
 	uint64_t client;			   /* whose connection created it */
 	uint8_t request_id[16];			   /* of the create */
 	uint32_t on_disconnect, on_timeout, flags; /* enum dsec_create_flag */
+	uint64_t output_limit_bytes;		   /* of execs without their own; 0: none */
 	uint64_t created_ns;
 	struct lifetime lifetime;
 	uint32_t cause; /* enum dsec_cause: why it ends */

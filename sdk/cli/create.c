@@ -50,6 +50,7 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.cpu_weight = (uint32_t)o->cpu_weight,
 		.io_weight = (uint32_t)o->io_weight,
 		.on_timeout = (uint32_t)o->on_timeout,
+		.output_limit_bytes = o->output_limit_bytes,
 	};
 
 	labels = select_labels(o, &opts.label_count);

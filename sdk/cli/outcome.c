@@ -128,6 +128,7 @@ static int wish_make(struct session *session, struct wish *wish)
 				       .timeout_ms = (uint32_t)o->timeout_ms,
 				       .idle_timeout_ms = (uint32_t)o->idle_timeout_ms,
 				       .kill_after_ms = (uint32_t)o->kill_after_ms,
+				       .output_limit_bytes = o->output_limit_bytes,
 				       .head_bytes = kept - kept / 2,
 				       .tail_bytes = kept / 2 ? kept / 2 : 1,
 			       } };
@@ -300,6 +301,9 @@ static void end_tell(struct session *session, const struct dsec_event *event)
 		timeout_tell(options, result, bytes);
 	else if (result->reason == DSEC_OOM)
 		oom_tell(options, result, bytes);
+	else if (result->reason == DSEC_OUTPUT_LIMIT)
+		report_note(options, "output limit: killed, %s bytes of output (exec %" PRIu64 ")",
+			    bytes, result->exec);
 	else if (result->reason == DSEC_KILLED)
 		report_note(options, "killed: the sandbox was destroyed, or somebody killed it");
 	else if (result->reason == DSEC_END_UNKNOWN)
@@ -322,6 +326,7 @@ static int exit_status(const struct dsec_event *event)
 		return 128 + (result->signal & 0x7f);
 	case DSEC_OOM:
 	case DSEC_KILLED:
+	case DSEC_OUTPUT_LIMIT:
 		return 128 + 9;
 	case DSEC_TIMEOUT:
 	case DSEC_IDLE_TIMEOUT:

@@ -133,6 +133,8 @@ static const struct param params[] = {
 	{ "terminal", 0, PARAM_ON, VERB_KILL, FIELD(terminal), 0, 0, NULL, "hang its terminal up" },
 	{ "output-max", 0, PARAM_BYTES, RAN, FIELD(output_bytes), 1, OUTPUT_BYTES_MAX, "SIZE",
 	  "no-stream, and keep so much of stdout and of stderr" },
+	{ "output-limit", 0, PARAM_BYTES, MADE | VERB_EXEC, FIELD(output_limit_bytes), 1,
+	  1ull << 46, "SIZE", "end a program that wrote more, to stdout and stderr together" },
 	{ "status-file", 0, PARAM_TEXT, RAN, FIELD(status_file), 0, 0, "FILE",
 	  "write the result there as JSON" },
 	{ "wait", 0, PARAM_TIME, VERB_PORT, FIELD(wait_ms), 1, 600 * S, "TIME",

@@ -57,6 +57,7 @@ struct options {
 	const char *cwd, *user, *status_file;
 	const char *entrypoint; /* run: in place of the image's */
 	uint64_t output_bytes, idle_timeout_ms, kill_after_ms;
+	uint64_t output_limit_bytes; /* create, too */
 	bool input, tty, no_stream, detach;
 	struct texts ulimits; /* "NAME=SOFT[:HARD]" */
 	/* attach, logs */

@@ -61,6 +61,7 @@ void settings_add(json_t *object, const struct dsec_created *s)
 	(void)json_object_set_new(object, "io_bytes_per_s", json_amount(s->io_bytes_per_s));
 	(void)json_object_set_new(object, "sched_idle",
 				  json_boolean(s->flags & DSEC_CREATE_SCHED_IDLE));
+	(void)json_object_set_new(object, "output_limit_bytes", json_amount(s->output_limit_bytes));
 	(void)json_object_set_new(object, "ttl_s", json_integer(s->ttl_s));
 	(void)json_object_set_new(object, "idle_ttl_s", json_integer(s->idle_ttl_s));
 	(void)json_object_set_new(object, "on_timeout", json_string("destroy"));

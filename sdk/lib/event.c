@@ -333,6 +333,7 @@ BODY_SAME(dsec_created, dsec_wire_created, memory_bytes);
 BODY_SAME(dsec_created, dsec_wire_created, on_disconnect);
 BODY_SAME(dsec_created, dsec_wire_created, reused);
 BODY_SAME(dsec_created, dsec_wire_created, on_timeout);
+BODY_SAME(dsec_created, dsec_wire_created, output_limit_bytes);
 BODY_SAME(dsec_file_result, dsec_wire_file_result, bytes);
 BODY_SAME(dsec_file_result, dsec_wire_file_result, left_out);
 BODY_SAME(dsec_inspected, dsec_wire_inspect, cause);

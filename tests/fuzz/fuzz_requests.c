@@ -88,6 +88,7 @@ static struct pack *create_choose(struct play *play)
 	create->cpu_weight = create->ttl_s * 200;
 	create->swap_bytes = create->network == DSEC_NETWORK_PRIVATE ? 1 << 20 : 0;
 	create->io_weight = create->on_disconnect * 7;
+	create->output_limit_bytes = create->on_disconnect * 200;
 	pack_text(pack, &create->image, images[choose(c, 6)]);
 	if (choose(c, 4) == 3)
 		pack_text(pack, &create->hostname, "host");
@@ -118,6 +119,7 @@ static struct pack *exec_choose(struct play *play)
 	exec->timeout_ms = choose(c, 3) * 1000;
 	exec->head_bytes = sizes[choose(c, 4)];
 	exec->tail_bytes = sizes[choose(c, 4)];
+	exec->output_limit_bytes = exec->head_bytes; /* older plays stay what they were */
 	pack_item(pack, &exec->argv, "true", 4);
 	items_choose(c, pack, &exec->argv, words);
 	items_choose(c, pack, &exec->env, words);

@@ -255,6 +255,7 @@ struct dsec_create_opts {
 	uint64_t swap_bytes;		/* 0: none of limited memory is swapped out */
 	uint64_t io_bytes_per_s;	/* read and written, each, of the disk below the images */
 	uint32_t io_weight, on_timeout; /* enum dsec_on_timeout */
+	uint64_t output_limit_bytes;	/* of each exec that has none of its own; 0: none */
 };
 
 /* Body of DSEC_EV_CREATED: the settings in force. */
@@ -267,6 +268,7 @@ struct dsec_created {
 	uint32_t reused;     /* 1: on a root file system proven untouched */
 	uint64_t swap_bytes, io_bytes_per_s;
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
+	uint64_t output_limit_bytes;
 };
 
 /*

@@ -37,6 +37,11 @@ struct dsec_exec_opts {
 	uint32_t kill_after_ms;
 	uint32_t reserved;     /* 0 */
 	uint64_t window_bytes; /* sent ahead of each stream with STREAM; 0: the engine's default */
+	/*
+	 * What it may write, all streams together and however much of that is kept: beyond, all of
+	 * it is killed and the reason is DSEC_OUTPUT_LIMIT. 0: the sandbox's; UINT64_MAX: none.
+	 */
+	uint64_t output_limit_bytes;
 };
 
 struct dsec_output {

@@ -259,7 +259,8 @@ struct dsec_wire_create {
 	uint64_t swap_bytes;		/* without it none of limited memory is swapped out */
 	uint64_t io_bytes_per_s;	/* read and written, each, of the disk below the images */
 	uint32_t io_weight, on_timeout; /* enum dsec_on_timeout */
-	uint64_t reserved[3];
+	uint64_t output_limit_bytes;	/* of each exec that has none of its own; 0: none */
+	uint64_t reserved[2];
 };
 
 /* Body of CREATED: the settings in force. */
@@ -272,6 +273,7 @@ struct dsec_wire_created {
 	uint32_t reused;     /* 1: on a root file system proven untouched */
 	uint64_t swap_bytes, io_bytes_per_s;
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
+	uint64_t output_limit_bytes;
 };
 
 struct dsec_wire_select {
@@ -319,7 +321,9 @@ struct dsec_wire_exec {
 	uint32_t kill_after_ms;		 /* from SIGTERM to SIGKILL; 0: SIGKILL at once */
 	uint64_t window_bytes;		 /* of each stream; 0: the default; clamped */
 	uint64_t resume[2];		 /* sent again: what of stdout and stderr came before */
-	uint64_t reserved[2];
+	/* Of all streams together; 0: the sandbox's; UINT64_MAX: none. */
+	uint64_t output_limit_bytes;
+	uint64_t reserved[1];
 };
 
 enum { DSEC_WINDOW_BYTES_DEFAULT = 64 << 10, DSEC_WINDOW_BYTES_MAX = 256 << 10 };
@@ -495,7 +499,7 @@ struct dsec_wire_inspect {
 	struct dsec_wire_created settings;
 	struct dsec_wire_ref image, hostname, user;
 	struct dsec_wire_items labels;
-	uint64_t reserved[5];
+	uint64_t reserved[4];
 };
 
 /* Body of CAPABILITIES' DONE. */

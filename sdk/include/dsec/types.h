@@ -44,6 +44,7 @@ enum dsec_reason {
 	DSEC_KILLED = 6,      /* with its sandbox, or by a request */
 	DSEC_NOT_STARTED = 7, /* exit_code is 126 or 127; status.step says argv0, cwd, user, ... */
 	DSEC_END_UNKNOWN = 8,
+	DSEC_OUTPUT_LIMIT = 9, /* it wrote more than it may: see output_limit_bytes */
 };
 
 /* What an event is. Unknown values are skipped, unless they carry DSEC_LAST. */

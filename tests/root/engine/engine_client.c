@@ -43,6 +43,7 @@ int64_t command_try(struct dsec *d, struct dsec_id id, const struct command *c,
 		.tail_bytes = c->tail_bytes,
 		.window_bytes = c->window_bytes,
 		.idle_timeout_ms = c->idle_timeout_ms,
+		.output_limit_bytes = c->output_limit_bytes,
 		.kill_after_ms = c->kill_after_ms,
 	};
 

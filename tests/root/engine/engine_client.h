@@ -23,6 +23,7 @@ struct command {
 	uint32_t flags; /* captured unless it streams or detaches */
 	uint64_t head_bytes, tail_bytes, window_bytes;
 	uint32_t idle_timeout_ms, kill_after_ms;
+	uint64_t output_limit_bytes;
 };
 
 #define SH(script)                                                                                 \

@@ -70,6 +70,7 @@ static const struct wish wishes[] = {
 	WISH("io_weight", io_weight, 50, 10001, DSEC_LIMIT_IO_WEIGHT),
 	WISH("disk", disk_bytes, 16 * MIB, 100, 0),
 	WISH("inodes", inodes, 500, 3, 0),
+	WISH("output_limit", output_limit_bytes, 5000, 1ull << 50, 0),
 	WISH("on_timeout", on_timeout, DSEC_ON_TIMEOUT_DESTROY, 2, 0),
 };
 

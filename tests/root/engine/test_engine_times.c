@@ -100,6 +100,81 @@ static void kill_after_lets_a_program_end_and_takes_what_it_left(struct engine *
 	sandbox_end(e->d, id);
 }
 
+static uint64_t bytes_written(const struct ran *ran)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; ran->result && i < ran->result->output_count; i++)
+		bytes += ran->result->outputs[i].total_bytes;
+	return bytes;
+}
+
+/* What it has beyond is what was on its way: a read of each stream, and what their pipes hold. */
+static void over_its_output_limit_a_program_and_all_it_started_is_killed(struct engine *e)
+{
+	enum { LIMIT = 200000, ON_ITS_WAY = 2 * ((16 << 10) + (64 << 10)) };
+	static const uint32_t flags[] = { 0, DSEC_EXEC_STREAM | DSEC_EXEC_CAPTURE, DSEC_EXEC_TTY };
+	struct dsec_id id = sandbox_make(e->d);
+	pid_t pids[8];
+
+	for (unsigned i = 0; i < sizeof flags / sizeof *flags; i++) {
+		struct command c = SH("trap '' TERM HUP; setsid yes >&2 & yes; exit 3");
+
+		c.output_limit_bytes = LIMIT;
+		c.flags = flags[i];
+		auto_ran struct ran ran = command_run(e->d, id, &c);
+		const struct dsec_output *out = ran_output(&ran, 1);
+
+		expect(ended_for(&ran, DSEC_OUTPUT_LIMIT) && ran.result->signal == 9);
+		if (!expect(bytes_written(&ran) > LIMIT &&
+			    bytes_written(&ran) <= LIMIT + ON_ITS_WAY))
+			note("%llu bytes", (unsigned long long)bytes_written(&ran));
+		expect(out && out->head.bytes > 1000 && !memcmp(out->head.data, "y", 1));
+		expect(engine_members(e, pids, 8) == 1);
+	}
+	sandbox_end(e->d, id);
+}
+
+/* To the byte, over both streams, and however quick it is to end; an exec's own wins. */
+static void an_output_limit_is_the_execs_or_else_its_sandboxs(struct engine *e)
+{
+	static const struct {
+		const char *script;
+		uint64_t limit_bytes;
+		uint32_t reason;
+	} rows[] = {
+		{ "printf 12345; printf 67890 >&2", 0, DSEC_EXIT },
+		{ "printf 123456; printf 67890 >&2", 0, DSEC_OUTPUT_LIMIT },
+		{ "printf 12", 2, DSEC_EXIT },
+		{ "printf 12; printf 3 >&2", 2, DSEC_OUTPUT_LIMIT },
+		{ "printf 12345678901", 11, DSEC_EXIT },
+		{ "head -c 3000000 /dev/zero", UINT64_MAX, DSEC_EXIT },
+	};
+	struct dsec_create_opts opts = create_opts(1);
+
+	opts.output_limit_bytes = 10;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	if (!expect(made.created == 1))
+		return;
+	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct command c = SH(rows[i].script);
+
+		c.output_limit_bytes = rows[i].limit_bytes;
+		auto_ran struct ran ran = command_run(e->d, made.ids[0], &c);
+
+		if (!expect(ended_for(&ran, rows[i].reason)))
+			note("%s: %llu bytes", c.argv[2], (unsigned long long)bytes_written(&ran));
+	}
+	struct command wrong = SH(":");
+
+	wrong.output_limit_bytes = 1ull << 50;
+	auto_ran struct ran ran = command_run(e->d, made.ids[0], &wrong);
+
+	expect(ran.status.code == DSEC_INVALID && !strcmp(ran.status.step, "exec.output_limit"));
+	sandbox_end(e->d, made.ids[0]);
+}
+
 static void impossible_times_are_refused_by_field(struct engine *e)
 {
 	static const struct {
@@ -298,6 +373,8 @@ static const struct claim claims[] = {
 	CLAIM(a_silent_program_ends_by_its_own_reason_and_keeps_what_it_wrote),
 	CLAIM(a_program_whose_reader_stops_is_not_called_silent),
 	CLAIM(kill_after_lets_a_program_end_and_takes_what_it_left),
+	CLAIM(over_its_output_limit_a_program_and_all_it_started_is_killed),
+	CLAIM(an_output_limit_is_the_execs_or_else_its_sandboxs),
 	CLAIM(impossible_times_are_refused_by_field),
 	CLAIM(an_exec_that_does_nothing_takes_milliseconds),
 	CLAIM(a_detached_program_runs_on_and_is_followed_to_its_end),
