@@ -14,80 +14,11 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/channel.h"
-#include "engine/exec_reader.h"
-#include "engine/inlet.h"
 #include "engine/records.h"
+#include "engine/request_ops.h"
 #include "engine/sandbox.h"
 #include "engine/selection.h"
 #include "engine/shard.h"
-
-/* TURNS: all shards, one after the other in order of their numbers. */
-enum target { TARGET_HOME, TARGET_SUBJECT, TARGET_ALL, TARGET_TURNS, TARGET_CREATE, TARGET_TICKET };
-
-enum { BODY_BYTES = UINT32_MAX }; /* op_info.body_bytes: no struct, the payload is the op's own */
-
-struct op_info {
-	const char *name;
-	enum target target;
-	uint32_t body_bytes; /* of the fixed struct in the payload; 0: no payload */
-	void (*run)(struct part *part);
-	void (*cancel)(struct part *part); /* NULL: the op ends soon by itself */
-	/*
-	 * Of requests that take or send streams, on their part's shard, while it has not ended.
-	 * input: bytes for it (inlet_add()). credit: its client has consumed so much of a stream;
-	 * -EINVAL: that cannot be.
-	 */
-	void (*input)(struct part *part, struct part *input);
-	int (*credit)(struct part *part, uint32_t stream, uint64_t consumed);
-	bool needs_client; /* cancelled when its client goes */
-};
-
-static void cancel_part(struct part *part);
-static void nop_part(struct part *part);
-static void input_part(struct part *part);
-static void credit_part(struct part *part);
-
-static const struct op_info ops[DSEC_OP_COUNT] = {
-	[DSEC_OP_NOP] = { "nop", TARGET_HOME, 0, nop_part, .cancel = NULL },
-	[DSEC_OP_CANCEL] = { "cancel", TARGET_HOME, 0, cancel_part, .cancel = NULL },
-	[DSEC_OP_CAPABILITIES] = { "capabilities", TARGET_HOME, 0, capabilities_part,
-				   .cancel = NULL },
-	[DSEC_OP_CREATE] = { "create", TARGET_CREATE, sizeof(struct dsec_wire_create), create_part,
-			     .cancel = create_part_cancel },
-	[DSEC_OP_DESTROY] = { "destroy", TARGET_ALL, sizeof(struct dsec_wire_select), destroy_part,
-			      .cancel = NULL },
-	[DSEC_OP_EXEC] = { "exec", TARGET_SUBJECT, sizeof(struct dsec_wire_exec), exec_part,
-			   reader_cancel, reader_input, reader_credit, true },
-	[DSEC_OP_ATTACH] = { "attach", TARGET_SUBJECT, sizeof(struct dsec_wire_attach), attach_part,
-			     reader_cancel, reader_input, reader_credit, true },
-	[DSEC_OP_LIST] = { "list", TARGET_TURNS, sizeof(struct dsec_wire_list), list_part,
-			   .cancel = NULL },
-	[DSEC_OP_STATS] = { "stats", TARGET_ALL, sizeof(struct dsec_wire_select), stats_part,
-			    .cancel = NULL },
-	[DSEC_OP_CHANGE] = { "change", TARGET_ALL, sizeof(struct dsec_wire_change), change_part,
-			     .cancel = NULL },
-	[DSEC_OP_INSPECT] = { "inspect", TARGET_SUBJECT, 0, inspect_part, .cancel = NULL },
-	[DSEC_OP_SIGNAL] = { "signal", TARGET_SUBJECT, 0, signal_part, .cancel = NULL },
-	[DSEC_OP_RESIZE] = { "resize", TARGET_SUBJECT, 0, resize_part, .cancel = NULL },
-	[DSEC_OP_IMAGE] = { "image", TARGET_HOME, sizeof(struct dsec_wire_image), image_part,
-			    image_part_cancel, .input = image_input, .needs_client = true },
-	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, .cancel = NULL },
-	[DSEC_OP_FILE] = { "file", TARGET_SUBJECT, sizeof(struct dsec_wire_file), file_part,
-			   file_part_cancel, .input = file_input, .credit = file_credit,
-			   .needs_client = true },
-	[DSEC_OP_INPUT] = { "input", TARGET_TICKET, BODY_BYTES, input_part, inlet_cancel,
-			    .needs_client = true },
-	[DSEC_OP_PORT] = { "port", TARGET_SUBJECT, sizeof(struct dsec_wire_port), port_part,
-			   port_part_cancel, .needs_client = true },
-	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, .cancel = NULL },
-};
-
-static const struct op_info *op_of(const struct request *request)
-{
-	return request->entry.op < DSEC_OP_COUNT && ops[request->entry.op].run ?
-		       &ops[request->entry.op] :
-		       NULL;
-}
 
 /* ---- the end ---- */
 
@@ -342,7 +273,7 @@ static struct status status_no_ticket(void)
 				.detail = "no such ticket in flight on this channel" };
 }
 
-static void cancel_part(struct part *part)
+void cancel_part(struct part *part)
 {
 	struct request *target = request_target(part->request);
 	struct status status = STATUS_OK;
@@ -356,7 +287,7 @@ static void cancel_part(struct part *part)
 
 /* ---- streams of another request: on the shard of its part ---- */
 
-static void input_part(struct part *part)
+void input_part(struct part *part)
 {
 	struct part *target = &part->request->target->parts[0];
 	struct status status = status_no_ticket();
@@ -367,7 +298,7 @@ static void input_part(struct part *part)
 		op_of(target->request)->input(target, part);
 }
 
-static void credit_part(struct part *part)
+void credit_part(struct part *part)
 {
 	const struct dsec_ring_request *entry = &part->request->entry;
 	struct part *target = &part->request->target->parts[0];
@@ -402,7 +333,7 @@ static struct status request_take_target(struct request *request)
 	return STATUS_OK;
 }
 
-static void nop_part(struct part *part)
+void nop_part(struct part *part)
 {
 	part_end(part, NULL, NULL);
 }

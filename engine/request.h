@@ -123,6 +123,12 @@ void part_again_with_room(struct part *part, void (*more)(struct mail *mail, voi
 /* The part is over; `final` (may be NULL) goes into the LAST if this is the only part. */
 void part_end(struct part *part, const struct status *status, const struct emission *final);
 
+/* The ops of request.c: about other requests of the channel. */
+void nop_part(struct part *part);
+void cancel_part(struct part *part);
+void input_part(struct part *part);
+void credit_part(struct part *part);
+
 /* The ops, each in its own file. They end the part now or later. */
 void create_part(struct part *part);
 void create_part_cancel(struct part *part);
