@@ -97,7 +97,7 @@ static bool row_is_sane(const struct guest_row *row, size_t bytes)
 	return row->size == sizeof *row && row->name_bytes <= GUEST_NAME_BYTES_MAX &&
 	       row->target_bytes <= GUEST_NAME_BYTES_MAX &&
 	       bytes == sizeof *row + row->name_bytes + row->target_bytes &&
-	       row->type <= DSEC_FILE_TYPE_BLOCK && row->reason <= DSEC_FILE_REASON_FAILED &&
+	       row->type <= DSEC_FILE_TYPE_BLOCK && row->reason <= DSEC_FILE_REASON_ATTRIBUTES &&
 	       row->error < 4096 && row->mode <= 07777 && row->change < 128 && !row->reserved;
 }
 

@@ -59,7 +59,7 @@ struct guest_commit {
 struct guest_row {
 	uint32_t packet, size;
 	uint32_t type, reason; /* enum dsec_file_type, enum dsec_file_reason */
-	uint32_t error;	       /* errno, for DSEC_FILE_REASON_FAILED */
+	uint32_t error;	       /* errno, for DSEC_FILE_REASON_FAILED, _ATTRIBUTES */
 	uint32_t mode, uid, gid;
 	uint64_t links, bytes, disk_bytes;
 	int64_t mtime_ns;

@@ -89,6 +89,7 @@ void remote_refusal_note(const struct session *session, const struct dsec_file_r
 		[DSEC_FILE_REASON_SIZE] = "left out, it is too large",
 		[DSEC_FILE_REASON_DEEP] = "left out, it lies too deep",
 		[DSEC_FILE_REASON_FAILED] = "left out",
+		[DSEC_FILE_REASON_ATTRIBUTES] = "without some of its attributes",
 	};
 	const uint32_t known = sizeof(reasons) / sizeof(reasons[0]);
 

@@ -83,7 +83,7 @@ int talk_refusal(struct files *f, enum dsec_file_reason reason, int error, const
 {
 	struct guest_row row = { .reason = reason, .error = (uint32_t)-error };
 
-	if (reason != DSEC_FILE_REASON_BITS)
+	if (reason != DSEC_FILE_REASON_BITS && reason != DSEC_FILE_REASON_ATTRIBUTES)
 		f->done.left_out++;
 	if (f->refusals == GUEST_REFUSALS_MAX)
 		return 0;

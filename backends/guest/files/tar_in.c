@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "backends/guest/files/attributes.h"
 #include "backends/guest/files/files.h"
 
 enum { MODE_FOLDER = 0755, FOLDERS_KEPT_MAX = 65536 };
@@ -176,6 +177,9 @@ static int file_take(struct tar_in *in, const struct place *place)
 	if (r == 0 &&
 	    (fchmod(fd, archive_entry_perm(in->entry) & 0777) < 0 || futimens(fd, times) < 0))
 		r = -errno;
+	/* After its owner and content, whose changes would take capabilities away. */
+	if (r == 0)
+		r = attributes_put(in->files, fd, in->entry);
 	return r < 0 ? r : temporary_put(fd, place, false);
 }
 
@@ -192,6 +196,16 @@ static void folder_keep(struct tar_in *in, mode_t mode)
 	kept->next = in->kept;
 	in->kept = kept;
 	in->kept_count++;
+}
+
+static int folder_attributes(struct tar_in *in, const struct place *place)
+{
+	auto_close int fd = -1;
+
+	if (archive_entry_xattr_count(in->entry) == 0)
+		return 0;
+	fd = path_open_beneath(place->fd, place->name, O_RDONLY | O_DIRECTORY);
+	return fd < 0 ? fd : attributes_put(in->files, fd, in->entry);
 }
 
 static int folder_take(struct tar_in *in, const struct place *place)
@@ -213,6 +227,8 @@ static int folder_take(struct tar_in *in, const struct place *place)
 		}
 	}
 	r = owner_put(in, place->fd, place->name);
+	if (r == 0)
+		r = folder_attributes(in, place);
 	if (r == 0)
 		folder_keep(in, mode);
 	return r;

@@ -1,27 +1,38 @@
 /*
  * A file or a tree as tar (pax). Called for the verb read with DSEC_FILE_TAR. Must hold: what is
  * read is a regular file, found by name in a folder that is open; of each no more than it had when
- * it was opened. What is no file, folder or link is left out and said. Links are written as links.
+ * it was opened. What is no file, folder or link is left out and said. Links are written as links,
+ * and so are the further names of a file, as long as the first ones fit into bounded memory.
  */
 #include <archive.h>
 #include <archive_entry.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "backends/guest/files/attributes.h"
 #include "backends/guest/files/files.h"
 
-enum { DEPTH_MAX = 500, EXTENTS_MAX = 1024, HOLE_BYTES = 1 << 28 };
+enum {
+	DEPTH_MAX = 500,
+	EXTENTS_MAX = 1024,
+	HOLE_BYTES = 1 << 28,
+	NAMES_BYTES_MAX = 16 << 20, /* kept of files that have several names */
+	NAME_COST_BYTES = 2048,	    /* of one, beside the name itself */
+};
 
 struct tar_out {
 	struct files *files;
 	struct archive *archive;
 	struct archive_entry *entry;
+	struct archive_entry_linkresolver *names; /* the first one of each file with several */
+	size_t names_bytes;
 	const char *hole; /* HOLE_BYTES of zeros, never touched where libarchive leaves holes out */
 	int lost;	  /* the engine has gone: why */
 	char name[GUEST_PATH_BYTES_MAX + NAME_MAX + 2];
@@ -57,7 +68,7 @@ static int out_failed(struct tar_out *out)
 	return error > 0 && error < 4096 ? -error : -EIO;
 }
 
-static int header_put(struct tar_out *out, const struct found *found)
+static void entry_describe(struct tar_out *out, const struct found *found)
 {
 	const struct stat *st = &found->st;
 
@@ -67,6 +78,10 @@ static int header_put(struct tar_out *out, const struct found *found)
 	archive_entry_set_gid(out->entry, st->st_gid);
 	archive_entry_set_mtime(out->entry, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 	archive_entry_set_size(out->entry, S_ISREG(st->st_mode) ? st->st_size : 0);
+}
+
+static int header_write(struct tar_out *out)
+{
 	/* A warning: the name is no UTF-8, and goes as it is. */
 	if (archive_write_header(out->archive, out->entry) < ARCHIVE_WARN)
 		return out_failed(out);
@@ -154,6 +169,23 @@ static int content_put(struct tar_out *out, int fd, uint64_t size)
 	return r == 0 ? hole_put(out, size - at) : r;
 }
 
+/* It is another name of a file that the archive has already: the entry says so, and no more. */
+static bool name_is_further(struct tar_out *out, const struct stat *st)
+{
+	struct archive_entry *deferred = NULL;
+
+	if (st->st_nlink < 2 || out->names_bytes > NAMES_BYTES_MAX)
+		return false;
+	archive_entry_set_dev(out->entry, st->st_dev);
+	archive_entry_set_ino(out->entry, (la_int64_t)st->st_ino);
+	archive_entry_set_nlink(out->entry, (unsigned)st->st_nlink);
+	archive_entry_linkify(out->names, &out->entry, &deferred);
+	if (archive_entry_hardlink(out->entry))
+		return true;
+	out->names_bytes += strlen(out->name) + NAME_COST_BYTES;
+	return false;
+}
+
 static int file_put(struct tar_out *out, struct found *found)
 {
 	auto_close int fd = openat(found->dir_fd, found->name,
@@ -164,9 +196,13 @@ static int file_put(struct tar_out *out, struct found *found)
 		return talk_refusal(out->files, DSEC_FILE_REASON_FAILED, -errno, out->name);
 	if (!S_ISREG(found->st.st_mode)) /* another by now */
 		return talk_refusal(out->files, DSEC_FILE_REASON_SPECIAL, 0, out->name);
-	archive_entry_set_size(out->entry, found->st.st_size); /* extents beyond it are dropped */
-	extents_find(out, fd, found->st.st_size);
-	r = header_put(out, found);
+	entry_describe(out, found);
+	if (name_is_further(out, &found->st))
+		return header_write(out);
+	extents_find(out, fd, found->st.st_size); /* those beyond its size are dropped */
+	r = attributes_read(out->files, fd, out->entry, out->name);
+	if (r == 0)
+		r = header_write(out);
 	return r < 0 ? r : content_put(out, fd, (uint64_t)found->st.st_size);
 }
 
@@ -214,7 +250,10 @@ static int folder_enter(struct tar_out *out, const struct found *found, unsigned
 		cleanup_close(&fd);
 		return -ENOMEM;
 	}
-	r = header_put(out, found);
+	entry_describe(out, found);
+	r = attributes_read(out->files, fd, out->entry, out->name);
+	if (r == 0)
+		r = header_write(out);
 	if (r == 0)
 		r = folder_put(out, folder, depth + 1);
 	(void)closedir(folder); /* it was only read */
@@ -229,8 +268,9 @@ static int link_put(struct tar_out *out, const struct found *found)
 	if (n < 0)
 		return talk_refusal(out->files, DSEC_FILE_REASON_FAILED, -errno, out->name);
 	target[n] = 0;
+	entry_describe(out, found);
 	archive_entry_set_symlink(out->entry, target);
-	return header_put(out, found);
+	return header_write(out);
 }
 
 static int entry_put(struct tar_out *out, struct found *found, unsigned depth)
@@ -279,11 +319,15 @@ static int archive_open(struct tar_out *out)
 {
 	out->archive = archive_write_new();
 	out->entry = archive_entry_new();
+	out->names = archive_entry_linkresolver_new();
 	out->hole = mmap(NULL, HOLE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 			 -1, 0);
-	if (!out->archive || !out->entry || out->hole == MAP_FAILED)
+	if (!out->archive || !out->entry || !out->names || out->hole == MAP_FAILED)
 		return -ENOMEM;
+	archive_entry_linkresolver_set_strategy(out->names, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE);
 	if (archive_write_set_format_pax_restricted(out->archive) != ARCHIVE_OK ||
+	    archive_write_set_format_option(out->archive, NULL, "xattrheader", "SCHILY") !=
+		    ARCHIVE_OK ||
 	    archive_write_set_bytes_per_block(out->archive, 64 << 10) != ARCHIVE_OK ||
 	    archive_write_open(out->archive, out, NULL, out_write, NULL) != ARCHIVE_OK)
 		return -ENOMEM;
@@ -307,6 +351,7 @@ int verb_tar_out(struct files *f)
 	if (r < 0 && out->archive)
 		(void)archive_write_fail(out->archive); /* so that freeing writes no more */
 	archive_entry_free(out->entry);
+	archive_entry_linkresolver_free(out->names);
 	(void)archive_write_free(out->archive); /* nothing is left to be written */
 	free(out);
 	return r;

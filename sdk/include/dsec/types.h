@@ -221,6 +221,8 @@ enum dsec_file_reason {
 	DSEC_FILE_REASON_SIZE = 5,   /* larger than bytes_max */
 	DSEC_FILE_REASON_DEEP = 6,   /* the path is too long */
 	DSEC_FILE_REASON_FAILED = 7, /* the row's error says why */
+	/* It is there, without some of its extended attributes: the row's error says why. */
+	DSEC_FILE_REASON_ATTRIBUTES = 8,
 };
 
 /*

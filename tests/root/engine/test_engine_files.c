@@ -396,16 +396,25 @@ static void changes_of_a_folder_are_told_until_it_goes_or_nobody_asks(struct eng
 
 /* ---- archives ---- */
 
+static bool output_has(const struct ran *ran, const char *text)
+{
+	const struct dsec_output *out = ran_output(ran, 1);
+
+	return out && memmem(out->head.data, out->head.bytes, text, strlen(text));
+}
+
+/* With holes, links, names of one file, attributes and file capabilities. */
 static void a_tree_goes_from_one_sandbox_to_another(struct engine *e)
 {
 	static const char *const look =
-		"cd /tmp/t; find . | sort; stat -c '%a %s %Y' x/run sparse; readlink x/link;"
+		"cd /tmp/t; find . | sort; stat -c '%a %s %Y %h' x/run sparse; readlink x/link;"
+		"[ x/run -ef again ] && echo one; touch_root attributes-say;"
 		"sha256sum big sparse; du -k sparse | cut -f1";
 	struct dsec_id from = sandbox_make(e->d), to = sandbox_make(e->d);
 	auto_ran struct ran made =
 		shell_run(e->d, from,
 			  "mkdir -p /tmp/t/x/y; cd /tmp/t; echo run >x/run; chmod 755 x/run;"
-			  "ln -s run x/link;"
+			  "ln -s run x/link; ln x/run again; touch_root attributes-set;"
 			  "head -c 3000000 /dev/urandom >big;"
 			  "dd if=big of=sparse bs=4096 seek=5000 count=2 2>&-;"
 			  "chmod 500 x/y; touch -d @1000000000 x/run sparse; mkfifo x/fifo");
@@ -439,8 +448,10 @@ static void a_tree_goes_from_one_sandbox_to_another(struct engine *e)
 	auto_ran struct ran here = shell_run(e->d, from, look);
 	auto_ran struct ran there = shell_run(e->d, to, look);
 
-	expect(filed_well(&all) && !all.row_count && all.result.entries == 7);
+	expect(filed_well(&all) && !all.row_count && all.result.entries == 8);
 	expect(ran_exited(&gone, 0) && ran_exited(&here, 0) && ran_exited(&there, 0));
+	expect(output_has(&there, "755 4 1000000000 2\n") && output_has(&there, "\none\n"));
+	expect(output_has(&there, "note 010000020004"));
 	const struct dsec_output *a = ran_output(&here, 1), *b = ran_output(&there, 1);
 
 	if (!expect(a && b && a->head.bytes == b->head.bytes &&

@@ -72,6 +72,32 @@ static void set_remove_attribute(void)
 	must(removexattr("/", "user.mark"), "removexattr");
 }
 
+static const char attributed[] = "/tmp/t/x/run";
+
+/* As setcap(8): cap_net_bind_service=ep. */
+static void attributes_set(void)
+{
+	static const unsigned char capability[20] = { 1, 0, 0, 2, 0, 4 };
+
+	must(setxattr(attributed, "user.mark", "note", 4, 0), "setxattr");
+	must(setxattr(attributed, "security.capability", capability, sizeof capability, 0),
+	     "capability");
+}
+
+static void attributes_say(void)
+{
+	unsigned char bytes[64] = "";
+	ssize_t count = getxattr(attributed, "user.mark", bytes, sizeof bytes);
+
+	must(count, "getxattr");
+	printf("%.*s ", (int)count, (const char *)bytes);
+	count = getxattr(attributed, "security.capability", bytes, sizeof bytes);
+	must(count, "capability");
+	for (ssize_t i = 0; i < count; i++)
+		printf("%02x", bytes[i]);
+	printf("\n");
+}
+
 /* Of the image: the mapping makes no copy, the opening does. */
 static void map_write(void)
 {
@@ -192,6 +218,8 @@ static const struct {
 	{ "utimensat", change_times },
 	{ "setxattr", set_attribute },
 	{ "setxattr-removexattr", set_remove_attribute },
+	{ "attributes-set", attributes_set },
+	{ "attributes-say", attributes_say },
 	{ "mmap", map_write },
 	{ "link", hard_link },
 	{ "whiteout", whiteout },

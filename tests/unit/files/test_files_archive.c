@@ -1,8 +1,11 @@
 /* Archives into a scratch folder: what an attacker writes into one. Case E28. */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
 
 #include "engine/base/cleanup.h"
 #include "tests/unit/files/run.h"
@@ -268,6 +271,120 @@ Test(files_archive, folders_get_their_modes_and_times_at_the_end)
 	cr_assert_eq(absent.done.error, ENOENT);
 	cr_assert(a.answered && !a.done.error && !a.done.left_out);
 	SAYS("stat -c '%a %Y' t/d t/d/f", "555 1000000000\n400 1000000000\n");
+	tar_done(&tar);
+	scratch_end(&s);
+}
+
+/* Of files below "from", made again below "to" out of one archive. */
+static void tree_copy(const struct scratch *s, uint64_t entries)
+{
+	auto_answered struct answered out = files_ask(s, &(struct asked){ .verb = DSEC_FILE_READ,
+									  .flags = DSEC_FILE_TAR,
+									  .path = "from" });
+	auto_answered struct answered in =
+		files_ask(s, &(struct asked){ .verb = DSEC_FILE_WRITE,
+					      .flags = DSEC_FILE_TAR | DSEC_FILE_PARENTS,
+					      .path = "to",
+					      .input = out.output,
+					      .input_bytes = out.output_bytes });
+
+	cr_assert(out.answered && !out.done.error && !out.row_count);
+	cr_assert(in.answered && !in.done.error && !in.row_count, "%u rows", in.row_count);
+	cr_assert_eq(out.done.entries, entries);
+	cr_assert_eq(in.done.entries, entries);
+}
+
+Test(files_archive, names_of_one_file_stay_one_file)
+{
+	struct scratch s;
+
+	scratch_make(&s);
+	/* The last has names outside of the tree only: a file of its own there. */
+	scratch_sh(&s, "mkdir -p from/d; printf content >from/a; ln from/a from/d/b; "
+		       "ln from/a from/c; printf other >x; ln x from/x; printf alone >from/y");
+	tree_copy(&s, 7);
+	SAYS("cat to/a to/d/b to/c to/x to/y; cd to; stat -c '%n %h' a c d/b x y",
+	     "contentcontentcontentotheralonea 3\nc 3\nd/b 3\nx 1\ny 1\n");
+	SAYS("[ to/a -ef to/c ] && [ to/a -ef to/d/b ] && ! [ to/x -ef x ] && echo one", "one\n");
+	scratch_end(&s);
+}
+
+static void attribute_is(const struct scratch *s, const char *name, const char *key, size_t bytes)
+{
+	static char value[8192];
+	char path[128];
+
+	(void)snprintf(path, sizeof path, "%s/root/%s", s->path, name);
+	cr_assert_eq(getxattr(path, key, value, sizeof value), (ssize_t)bytes, "%s %s: %s", name,
+		     key, strerror(errno));
+	for (size_t i = 0; i < bytes; i++)
+		cr_assert_eq(value[i], (char)i, "%s %s", name, key);
+}
+
+static void attribute_set(const struct scratch *s, const char *name, const char *key, size_t bytes)
+{
+	char path[128], value[2048];
+
+	for (size_t i = 0; i < bytes; i++)
+		value[i] = (char)i; /* every byte there is */
+	(void)snprintf(path, sizeof path, "%s/root/%s", s->path, name);
+	cr_assert_eq(setxattr(path, key, value, bytes, 0), 0, "%s", strerror(errno));
+}
+
+Test(files_archive, attributes_come_along_byte_for_byte)
+{
+	struct scratch s;
+
+	scratch_make(&s);
+	scratch_sh(&s, "mkdir -p from/d; touch from/f; ln from/f from/g; ln -s f from/l");
+	attribute_set(&s, "from/f", "user.long", 2000);
+	attribute_set(&s, "from/f", "user.empty", 0);
+	attribute_set(&s, "from/f", "user.A.b/!~", 10);
+	attribute_set(&s, "from/d", "user.folder", 300);
+	attribute_set(&s, "from", "user.top", 7);
+	tree_copy(&s, 5);
+	for (int i = 0; i < 2; i++) {
+		attribute_is(&s, i ? "to/g" : "to/f", "user.long", 2000);
+		attribute_is(&s, i ? "to/g" : "to/f", "user.empty", 0);
+		attribute_is(&s, i ? "to/g" : "to/f", "user.A.b/!~", 10);
+	}
+	attribute_is(&s, "to/d", "user.folder", 300);
+	/* A name that a header would not carry as it is is told, and its folder is there. */
+	attribute_set(&s, "from/d", "user.A=b", 1);
+	auto_answered struct answered out = files_ask(&s, &(struct asked){ .verb = DSEC_FILE_READ,
+									   .flags = DSEC_FILE_TAR,
+									   .path = "from" });
+
+	cr_assert(out.answered && !out.done.error && !out.done.left_out && out.row_count == 1);
+	cr_assert(answered_row(&out, "d") && out.rows[0].reason == DSEC_FILE_REASON_ATTRIBUTES);
+	cr_assert_eq(out.rows[0].error, EILSEQ);
+	scratch_end(&s);
+}
+
+Test(files_archive, attributes_that_cannot_be_are_said_and_others_are_nobodys)
+{
+	struct scratch s;
+	struct tar tar = { 0 };
+	char path[128], value[16];
+
+	scratch_make(&s);
+	scratch_sh(&s, "mkdir t");
+	tar_pax(&tar, "SCHILY.xattr.security.capability", "no capability");
+	ADD(.name = "f", .content = "x");
+	tar_pax(&tar, "SCHILY.xattr.trusted.overlay.opaque", "y");
+	ADD(.name = "d", .type = '5', .mode = 0755);
+	tar_pax(&tar, "SCHILY.xattr.security.selinux", "anything");
+	ADD(.name = "g", .content = "y");
+	tar_end(&tar);
+	auto_answered struct answered a = tar_put(&s, &tar, 0);
+
+	cr_assert(a.answered && !a.done.error && !a.done.left_out && a.done.entries == 3);
+	cr_assert(a.row_count == 1 && answered_row(&a, "f"));
+	cr_assert_eq(a.rows[0].reason, DSEC_FILE_REASON_ATTRIBUTES);
+	cr_assert(a.rows[0].error == EINVAL || a.rows[0].error == EPERM);
+	SAYS("cat t/f t/g", "xy");
+	(void)snprintf(path, sizeof path, "%s/root/t/d", s.path);
+	cr_assert_lt(getxattr(path, "trusted.overlay.opaque", value, sizeof value), 0);
 	tar_done(&tar);
 	scratch_end(&s);
 }
