@@ -373,6 +373,9 @@ int verb_check(const struct options *options)
 	} else if (address_is_private(options)) {
 		status = session_refuse(&session, "check: private: is an engine started for this, "
 						  "and holds nothing");
+	} else if (!strncmp(session_address(options), "ssh:", 4)) {
+		status = session_refuse(&session, "check: it looks at the machine, too: run it "
+						  "where the engine is");
 	} else if (engine_open(&check, &session) == 0 && check_all(&check, &session) == 0) {
 		if (options->json)
 			json_tell(&session, &check);

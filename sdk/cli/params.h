@@ -22,6 +22,8 @@ enum verb {
 	VERB_WAIT = 1 << 19,
 	VERB_PORT = 1 << 20,
 	VERB_IMAGE = 1 << 21,
+	VERB_PROXY = 1 << 22,
+	VERB_COMPLETION = 1 << 23,
 	VERB_KILL = 1 << 24,
 	VERB_CP = 1 << 26,
 	VERB_LS = 1 << 27,

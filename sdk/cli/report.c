@@ -64,6 +64,10 @@ struct dsec_status status_of_error(int r, const char *step, const char *text)
 	case -EPROTO:
 		status.code = DSEC_UNSUPPORTED;
 		break;
+	case -EOPNOTSUPP:
+		status.code = DSEC_UNSUPPORTED;
+		status.blame = DSEC_BLAME_CALLER;
+		break;
 	default:
 		break;
 	}

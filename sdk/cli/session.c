@@ -82,6 +82,13 @@ static const char *address_given(const struct options *options)
 	return environment && *environment ? environment : NULL;
 }
 
+const char *session_address(const struct options *options)
+{
+	const char *given = address_given(options);
+
+	return given ? given : "unix:/run/dsec.sock";
+}
+
 bool address_is_private(const struct options *options)
 {
 	const char *address = address_given(options);

@@ -60,5 +60,7 @@ int session_events(struct session *session, int64_t ticket, const char *what,
 /* How the verb makes its calls: with the time-out that was asked for. */
 struct dsec_call session_call(const struct session *session);
 
+/* Where the engine is: as the options say, or the environment, or else the library's default. */
+const char *session_address(const struct options *options);
 /* -H private: or the same in the environment. */
 bool address_is_private(const struct options *options);

@@ -1,6 +1,6 @@
 /*
- * The standard descriptors. Called by main.c, before and after everything else, and by outcome.c
- * for stdin. What a verb writes goes through <stdio.h> and ends in stream_write(); if all of it
+ * The standard descriptors. Called by main.c, before and after everything else, and by live.c
+ * and proxy.c. What a verb writes goes through <stdio.h> and ends in stream_write(); if all of it
  * got out is told once, by streams_close().
  */
 #include "sdk/cli/streams.h"
@@ -35,24 +35,35 @@ ssize_t stream_read(int fd, void *data, size_t bytes)
 	}
 }
 
+int stream_put(int fd, const void *data, size_t bytes)
+{
+	const char *at = data;
+
+	while (bytes) {
+		ssize_t n = write(fd, at, bytes);
+
+		if (n >= 0) {
+			at += n;
+			bytes -= (size_t)n;
+		} else if (errno == EAGAIN) {
+			stream_await(fd, POLLOUT);
+		} else if (errno != EINTR) {
+			return -errno;
+		}
+	}
+	return 0;
+}
+
 static ssize_t stream_write(void *cookie, const char *data, size_t bytes)
 {
 	struct stream *stream = cookie;
-	size_t written = 0;
 
-	while (written < bytes && !stream->error) {
-		ssize_t n = write(stream->fd, data + written, bytes - written);
-
-		if (n >= 0)
-			written += (size_t)n;
-		else if (errno == EAGAIN)
-			stream_await(stream->fd, POLLOUT);
-		else if (errno != EINTR)
-			stream->error = errno;
-	}
-	if (stream->error)
-		errno = stream->error;
-	return (ssize_t)written;
+	if (!stream->error)
+		stream->error = -stream_put(stream->fd, data, bytes);
+	if (!stream->error)
+		return (ssize_t)bytes;
+	errno = stream->error;
+	return 0;
 }
 
 static int stream_open(struct stream *stream, int fd, FILE **file, int mode)

@@ -27,3 +27,5 @@ int streams_close(struct streams *streams, int status);
 
 /* As read(), but waits, whatever the descriptor does, and is never interrupted. -errno. */
 ssize_t stream_read(int fd, void *data, size_t bytes);
+/* All of it, in the same way. 0 or -errno. */
+int stream_put(int fd, const void *data, size_t bytes);

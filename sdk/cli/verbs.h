@@ -23,4 +23,5 @@ int verb_change(const struct options *options);
 int verb_wait(const struct options *options);
 int verb_image(const struct options *options);
 int verb_check(const struct options *options);
+int verb_proxy(const struct options *options);
 int verb_version(const struct options *options);

@@ -169,6 +169,15 @@ struct private_engine {
 	char instance[32], socket[64];
 };
 
+/* An engine on another host. */
+struct ssh {
+	char *text;	  /* what the two below lie in; NULL: no such address */
+	const char *host; /* "user@host" */
+	const char *path; /* of the engine's socket there; NULL: as that host has it */
+	pid_t pid;	  /* of ssh */
+	int pidfd, log_fd;
+};
+
 struct dsec {
 	pthread_mutex_t lock;
 	uint32_t *birth; /* a page that a fork wipes: 1 in the process that opened */
@@ -223,6 +232,7 @@ struct dsec {
 	struct caps_kept *caps; /* newest first */
 	bool caps_known;	/* the newest is of this engine */
 	struct private_engine engine;
+	struct ssh ssh;
 };
 
 /* ---- open.c ---- */
@@ -324,6 +334,19 @@ int dsec__stream_open(struct dsec *d);
 /* Starts an engine and waits until it is ready; its socket is in d->engine.socket. */
 int dsec__private_start(struct dsec *d, const char *images);
 void dsec__private_stop(struct dsec *d);
+
+/* ---- ssh.c ---- */
+
+/* What follows "ssh:". */
+int dsec__ssh_parse(struct dsec *d, const char *address);
+/* As dsec__connect(). */
+int dsec__ssh_connect(struct dsec *d);
+/* Nothing more is sent; waits until all has arrived and ssh has ended, CLOSE_WAIT_MS at most. */
+void dsec__ssh_finish(struct dsec *d);
+/* Ends what there still is of it. */
+void dsec__ssh_stop(struct dsec *d);
+/* The handshake failed by r: what ssh said of it. Returns what it is to the caller. */
+int dsec__ssh_failed(struct dsec *d, int r);
 
 /* ---- ticket.c ---- */
 

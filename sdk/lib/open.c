@@ -86,6 +86,7 @@ static struct dsec *connection_new(uint32_t spin_us)
 	d->references = 1;
 	d->socket_fd = -1;
 	d->engine.lifeline_fd = d->engine.pidfd = d->engine.log_fd = -1;
+	d->ssh.pidfd = d->ssh.log_fd = -1;
 	/* It fails where there are more CPUs than a cpu_set_t holds: many, then. */
 	d->many_cpus = sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || CPU_COUNT(&cpus) > 1;
 	if (spin_us != UINT32_MAX)
@@ -115,10 +116,10 @@ void dsec__unreference(struct dsec *d)
 		connection_free(d);
 }
 
-/* "unix:/path", "stream+unix:/path", "/path", "private:". */
+/* "unix:/path", "stream+unix:/path", "/path", "ssh:host", "private:". */
 static int address_parse(struct dsec *d, const char *address, const char **ret_path)
 {
-	static const char stream[] = "stream+unix:", ring[] = "unix:";
+	static const char stream[] = "stream+unix:", ring[] = "unix:", ssh[] = "ssh:";
 
 	d->shared = true;
 	*ret_path = address;
@@ -126,6 +127,12 @@ static int address_parse(struct dsec *d, const char *address, const char **ret_p
 		*ret_path = NULL;
 		return 0;
 	}
+	if (strncmp(address, ssh, strlen(ssh)) == 0) {
+		d->shared = false;
+		return dsec__ssh_parse(d, address + strlen(ssh));
+	}
+	if (strncmp(address, "tls:", 4) == 0)
+		return dsec__fail(-EOPNOTSUPP, "open: %s: tls: is not there yet; ssh: is", address);
 	if (strncmp(address, stream, strlen(stream)) == 0) {
 		d->shared = false;
 		*ret_path = address + strlen(stream);
@@ -133,7 +140,8 @@ static int address_parse(struct dsec *d, const char *address, const char **ret_p
 		*ret_path = address + strlen(ring);
 	}
 	if (**ret_path != '/')
-		return dsec__fail(-EINVAL, "open: %s: not unix:/path, /path or private:", address);
+		return dsec__fail(-EINVAL,
+				  "open: %s: not unix:/path, /path, ssh:host or private:", address);
 	return 0;
 }
 
@@ -144,6 +152,8 @@ int dsec__connect(struct dsec *d)
 	auto_close int fd = -1;
 	int r;
 
+	if (d->ssh.text)
+		return dsec__ssh_connect(d);
 	if (bytes >= sizeof(address.sun_path))
 		return -ENAMETOOLONG;
 	memcpy(address.sun_path, d->reconnect.path, bytes);
@@ -168,9 +178,9 @@ static int socket_connect(struct dsec *d, int64_t end_ns)
 		(void)usleep(2000);
 	if (r == -ENAMETOOLONG)
 		return dsec__fail(r, "open: %s: too long for a socket", d->reconnect.path);
-	if (r < 0)
+	if (r < 0 && !d->ssh.text) /* that has said it */
 		return dsec__fail(r, "open: no engine at %s: %s", d->reconnect.path, strerror(-r));
-	return 0;
+	return r;
 }
 
 static int socket_await(struct dsec *d, short events, int64_t end_ns)
@@ -190,6 +200,12 @@ static int socket_await(struct dsec *d, short events, int64_t end_ns)
 	return r ? 0 : -ETIMEDOUT;
 }
 
+/* What was asked did not answer, whatever it is. */
+static bool away(int r)
+{
+	return r == -ETIMEDOUT || r == -ECONNRESET || r == -EPIPE;
+}
+
 static int connection_shake(struct dsec *d, int64_t end_ns)
 {
 	struct handshake handshake;
@@ -201,7 +217,7 @@ static int connection_shake(struct dsec *d, int64_t end_ns)
 		if (r < 0)
 			break;
 	}
-	if (r == -ETIMEDOUT || r == -ECONNRESET || r == -EPIPE)
+	if (away(r))
 		(void)dsec__fail(r, "open: the engine did not answer: %s", strerror(-r));
 	dsec__handshake_done(&handshake);
 	return r < 0 ? r : 0;
@@ -229,6 +245,8 @@ static int connection_make(struct dsec *d, uint32_t connect_ms)
 		r = socket_connect(d, end_ns);
 		if (r == 0)
 			r = connection_shake(d, end_ns);
+		if (d->ssh.text)
+			return away(r) ? dsec__ssh_failed(d, r) : r;
 		if ((r != -ECONNRESET && r != -EPIPE) || dsec__clock_ns() >= end_ns)
 			return r;
 		socket_drop(d);
@@ -238,8 +256,12 @@ static int connection_make(struct dsec *d, uint32_t connect_ms)
 
 static void connection_close(struct dsec *d)
 {
+	if (d->ssh.text && d->transport && d->link == LINK_UP && !d->lost)
+		dsec__ssh_finish(d);
 	dsec__reconnect_done(d);
 	socket_drop(d);
+	dsec__ssh_stop(d);
+	free(d->ssh.text);
 	(void)close(d->kick_fd); /* nothing to do about a failing close, here and below */
 	(void)close(d->timer_fd);
 	dsec__private_stop(d);

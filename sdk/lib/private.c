@@ -9,24 +9,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "sdk/lib/cleanup.h"
 #include "sdk/lib/connection.h"
 #include "sdk/lib/error.h"
+#include "sdk/lib/program.h"
 
-enum { READY_WAIT_MS = 30 * 1000, LOG_BYTES = 64 << 10, FDS_FIRST = 10 };
+enum { READY_WAIT_MS = 30 * 1000 };
 enum { CHILD_LIFELINE_FD = 3, CHILD_READY_FD = 4, CHILD_FDS = 5 };
-
-extern char **environ;
 
 /* $DSEC_DSECD, or ../engine/dsecd from this program (a build tree), or the installed one. */
 static int program_find(char *path, size_t path_bytes)
@@ -61,122 +56,13 @@ static int pipe_new(int *ret_read, int *ret_write)
 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
-	*ret_read = fcntl(fds[0], F_DUPFD_CLOEXEC, FDS_FIRST);
-	*ret_write = fcntl(fds[1], F_DUPFD_CLOEXEC, FDS_FIRST);
+	*ret_read = fcntl(fds[0], F_DUPFD_CLOEXEC, PROGRAM_FDS_MAX);
+	*ret_write = fcntl(fds[1], F_DUPFD_CLOEXEC, PROGRAM_FDS_MAX);
 	(void)close(fds[0]); /* nothing to do about a failing close, here and below */
 	(void)close(fds[1]);
 	if (*ret_read < 0 || *ret_write < 0)
 		return -EMFILE;
 	return 0;
-}
-
-/* What the engine says: the first 64 KiB, then writes fail and it goes on. */
-static int log_new(void)
-{
-	auto_close int low = memfd_create("dsecd", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int fd;
-
-	if (low < 0)
-		return -errno;
-	fd = fcntl(low, F_DUPFD_CLOEXEC, FDS_FIRST);
-	if (fd < 0)
-		return -errno;
-	if (ftruncate(fd, LOG_BYTES) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) < 0) {
-		int r = -errno;
-
-		(void)close(fd); /* as above */
-		return r;
-	}
-	return fd;
-}
-
-/* What it said of why it ended: its first error, which the others follow from, or its last line. */
-static void log_reason(int fd, char *line, size_t line_bytes)
-{
-	static const char mark[] = " dsecd error ";
-	char text[LOG_BYTES + 1];
-	ssize_t n = pread(fd, text, LOG_BYTES, 0);
-	char *start, *found;
-	size_t end;
-
-	line[0] = '\0';
-	if (n <= 0)
-		return;
-	text[n] = '\0';
-	end = strlen(text);
-	while (end && text[end - 1] == '\n')
-		text[--end] = '\0';
-	start = strrchr(text, '\n');
-	start = start ? start + 1 : text;
-	found = strstr(text, mark);
-	if (found) {
-		start = found + strlen(mark);
-		start[strcspn(start, "\n")] = '\0';
-	}
-	(void)snprintf(line, line_bytes, "%s", start); /* cut is fine */
-}
-
-struct spawn {
-	int lifeline_fd, ready_fd, log_fd;
-	const char *const *argv;
-};
-
-static int actions_fill(posix_spawn_file_actions_t *actions, const struct spawn *spawn)
-{
-	int r;
-
-	r = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, spawn->log_fd, 1);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, spawn->log_fd, 2);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, spawn->lifeline_fd,
-						     CHILD_LIFELINE_FD);
-	if (r == 0)
-		r = posix_spawn_file_actions_adddup2(actions, spawn->ready_fd, CHILD_READY_FD);
-	if (r == 0)
-		r = posix_spawn_file_actions_addclosefrom_np(actions, CHILD_FDS);
-	return -r;
-}
-
-static int attributes_fill(posix_spawnattr_t *attributes)
-{
-	sigset_t none, all;
-
-	(void)sigemptyset(&none); /* neither can fail */
-	(void)sigfillset(&all);
-	/* None of these can fail: the values are good. */
-	(void)posix_spawnattr_setsigmask(attributes, &none);
-	(void)posix_spawnattr_setsigdefault(attributes, &all);
-	return -posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-							     POSIX_SPAWN_SETSIGDEF);
-}
-
-static int program_spawn(const struct spawn *spawn, pid_t *ret_pid)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	int r;
-
-	r = posix_spawn_file_actions_init(&actions);
-	if (r)
-		return -r;
-	r = posix_spawnattr_init(&attributes);
-	if (r) {
-		(void)posix_spawn_file_actions_destroy(&actions); /* frees */
-		return -r;
-	}
-	r = actions_fill(&actions, spawn);
-	if (r == 0)
-		r = attributes_fill(&attributes);
-	if (r == 0)
-		r = -posix_spawn(ret_pid, spawn->argv[0], &actions, &attributes,
-				 (char *const *)(uintptr_t)spawn->argv, environ);
-	(void)posix_spawnattr_destroy(&attributes); /* frees, as below */
-	(void)posix_spawn_file_actions_destroy(&actions);
-	return r;
 }
 
 static int ready_await(int fd)
@@ -231,7 +117,7 @@ static int engine_spawn(struct private_engine *engine, const char *program, cons
 	auto_close int lifeline_read = -1;
 	auto_close int ready_read = -1;
 	auto_close int ready_write = -1;
-	struct spawn spawn = { .argv = argv };
+	struct program_start start = { .argv = argv, .fd_count = CHILD_FDS };
 	int r;
 
 	(void)snprintf(lifeline, sizeof(lifeline), "%d", CHILD_LIFELINE_FD); /* fits, as below */
@@ -240,16 +126,16 @@ static int engine_spawn(struct private_engine *engine, const char *program, cons
 	if (r == 0)
 		r = pipe_new(&ready_read, &ready_write);
 	if (r == 0)
-		r = engine->log_fd = log_new();
+		r = engine->log_fd = dsec__program_log_new();
 	if (r < 0)
 		return r;
-	spawn.lifeline_fd = lifeline_read;
-	spawn.ready_fd = ready_write;
-	spawn.log_fd = engine->log_fd;
-	r = program_spawn(&spawn, &engine->pid);
+	start.fds[0] = -1;
+	start.fds[1] = start.fds[2] = engine->log_fd;
+	start.fds[CHILD_LIFELINE_FD] = lifeline_read;
+	start.fds[CHILD_READY_FD] = ready_write;
+	r = dsec__program_start(&start, &engine->pid, &engine->pidfd);
 	if (r < 0)
 		return r;
-	engine->pidfd = (int)syscall(SYS_pidfd_open, engine->pid, 0);
 	(void)close(take_fd(&ready_write)); /* else its end would not be seen */
 	return ready_await(ready_read);
 }
@@ -273,7 +159,7 @@ int dsec__private_start(struct dsec *d, const char *images)
 		return 0;
 	line[0] = '\0';
 	if (engine->log_fd >= 0)
-		log_reason(engine->log_fd, line, sizeof(line));
+		dsec__program_log_reason(engine->log_fd, line, sizeof(line));
 	return dsec__fail(r, "open: %s did not start: %s", program,
 			  line[0]      ? line :
 			  r == -ECHILD ? "it ended before it was ready" :

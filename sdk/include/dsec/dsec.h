@@ -115,13 +115,18 @@ struct dsec_open_opts {
  *
  *	unix:/path, /path	shared memory, set up over the socket
  *	stream+unix:/path	everything over the socket
+ *	ssh:[user@]host[:/path]	an engine on another host: ssh runs `dsec proxy [/path]` there,
+ *				and everything goes over its standard input and output. ssh is
+ *				looked for in PATH, asks for no password and reads its own
+ *				configuration; without a path that host's default counts
  *	private:		a new engine that belongs to this connection: started now, it
  *				destroys all it holds when the connection closes, however that
  *				happens. Needs root. Its program is $DSEC_DSECD, or
  *				../engine/dsecd from where this program lies, or /usr/sbin/dsecd
  *
  * NULL: $DSEC_ADDRESS, and without it unix:/run/dsec.sock. opts may be NULL.
- * -ECONNREFUSED, -ENOENT: no engine there. -EPROTO: no engine, or its version and this one have
+ * -ECONNREFUSED, -ENOENT: no engine there; of ssh, dsec_error() has the last line it wrote.
+ * -EOPNOTSUPP: tls:, which is not there yet. -EPROTO: no engine, or its version and this one have
  * nothing in common. -EACCES: the engine refused the token.
  */
 int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);

@@ -1,0 +1,65 @@
+/* Owns the table of verbs. Called by main.c and completion.c. What is not in it does not exist. */
+#include "sdk/cli/commands.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct command commands[] = {
+	{ "run", VERB_RUN, verb_run, "IMAGE", "IMAGE [-- PROGRAM [ARGUMENT...]]",
+	  "a sandbox, a program in it (or what the image says), and its output" },
+	{ "create", VERB_CREATE, verb_create, "IMAGE", "IMAGE",
+	  "a sandbox that stays; writes its id" },
+	{ "exec", VERB_EXEC, verb_exec, "ID", "ID -- PROGRAM [ARGUMENT...]",
+	  "a program in a sandbox" },
+	{ "cp", VERB_CP, verb_cp, "ID: ID:", "SOURCE TARGET",
+	  "files and folders into a sandbox, or out of it" },
+	{ "ls", VERB_LS, verb_ls, "ID:", "ID:PATH", "what is in a folder of a sandbox" },
+	{ "cat", VERB_CAT, verb_cat, "ID:", "ID:PATH", "what a file of a sandbox holds" },
+	{ "file", VERB_FILE, verb_file,
+	  "stat|mkdir|rm|watch|mv ID:", "stat|mkdir|rm|watch ID:PATH, mv ID:PATH PATH",
+	  "look at, make, remove and rename files" },
+	{ "port", VERB_PORT, verb_port, "ID", "ID PORT",
+	  "a way to a port of a sandbox: address and token" },
+	{ "kill", VERB_KILL, verb_kill, "ID EXEC", "ID EXEC",
+	  "a signal to a program in a sandbox" },
+	{ "attach", VERB_ATTACH, verb_attach, "ID EXEC", "ID EXEC",
+	  "the output of a program that runs, or ran, from the beginning on" },
+	{ "logs", VERB_LOGS, verb_logs, "ID EXEC", "ID EXEC", "what it wrote so far" },
+	{ "ps", VERB_PS, verb_ps, NULL, "[--execs ID]",
+	  "the sandboxes there are, or one's programs" },
+	{ "rm", VERB_RM, verb_rm, "ID...", "[--label KEY=VALUE] [ID...]", "destroy sandboxes" },
+	{ "stats", VERB_STATS, verb_stats, "ID...", "[--label KEY=VALUE] [ID...]",
+	  "what they use now" },
+	{ "inspect", VERB_INSPECT, verb_inspect, "ID", "ID", "one as it is now, or why it ended" },
+	{ "label", VERB_LABEL, verb_label, "ID", "ID KEY=VALUE|KEY-...",
+	  "give it labels, or take them (KEY-)" },
+	{ "change", VERB_CHANGE, verb_change, "ID...", "[--label KEY=VALUE] [ID...]",
+	  "other times than were given" },
+	{ "wait", VERB_WAIT, verb_wait, "ID", "ID", "until it ended; says why" },
+	{ "image", VERB_IMAGE, verb_image, "import|ls|inspect|rm IMAGE...",
+	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME...",
+	  "bring images in, list and remove them" },
+	{ "check", VERB_CHECK, verb_check, NULL, "",
+	  "what the engine holds, and what is left on the machine" },
+	{ "proxy", VERB_PROXY, verb_proxy, "FILE", "[PATH]",
+	  "joins stdin and stdout to an engine's socket, for ssh: addresses" },
+	{ "version", VERB_VERSION, verb_version, NULL, "", "of this program and of the engine" },
+};
+
+const struct command *command_next(const struct command *command)
+{
+	const size_t count = sizeof(commands) / sizeof(commands[0]);
+
+	if (!command)
+		return commands;
+	return ++command < commands + count ? command : NULL;
+}
+
+const struct command *command_find(const char *name)
+{
+	for (const struct command *c = command_next(NULL); c; c = command_next(c)) {
+		if (!strcmp(c->name, name))
+			return c;
+	}
+	return NULL;
+}

@@ -1,0 +1,21 @@
+/* The verbs of dsec: one table drives finding, help and completion. */
+#pragma once
+
+#include "sdk/cli/verbs.h"
+
+struct command {
+	const char *name;
+	enum verb verb;
+	int (*run)(const struct options *options);
+	/*
+	 * What stands after it, word by word, for completion: ID, IMAGE, EXEC, FILE, "ID:" (a place
+	 * in a sandbox, or a file), or words apart by '|'; "..." repeats the last. NULL: nothing.
+	 */
+	const char *takes;
+	const char *arguments, *help;
+};
+
+/* NULL: there is no such verb. */
+const struct command *command_find(const char *name);
+/* The one after it, NULL after the last; after NULL: the first. */
+const struct command *command_next(const struct command *command);
