@@ -16,7 +16,7 @@
 
 #include "backends/image/digest.h"
 #include "backends/image/tarball.h"
-#include "backends/image/tree.h"
+#include "backends/image/path.h"
 #include "engine/base/cleanup.h"
 
 enum { LINKS_MAX = 8 };

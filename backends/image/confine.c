@@ -203,6 +203,7 @@ static const struct {
 	{ SCMP_SYS(ftruncate), BOTH },
 	{ SCMP_SYS(newfstatat), BOTH },
 	{ SCMP_SYS(openat), BOTH },
+	{ SCMP_SYS(readlinkat), BOTH },
 	{ SCMP_SYS(getdents64), BOTH },
 	{ SCMP_SYS(fsync), BOTH },
 	/* making a tree */
@@ -233,7 +234,6 @@ static const struct {
 	{ SCMP_SYS(statx), MKFS },
 	{ SCMP_SYS(open), MKFS },
 	{ SCMP_SYS(readlink), MKFS },
-	{ SCMP_SYS(readlinkat), MKFS },
 	{ SCMP_SYS(llistxattr), MKFS },
 	{ SCMP_SYS(lgetxattr), MKFS },
 	{ SCMP_SYS(listxattr), MKFS },

@@ -13,6 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "backends/image/path.h"
 #include "backends/image/tarball.h"
 #include "backends/image/tree.h"
 #include "engine/base/cleanup.h"
@@ -173,6 +174,8 @@ static int make_hardlink(struct tree *tree, struct archive_entry *entry, const s
 	char target[IMPORT_PATH_BYTES];
 	int r = path_clean(tree->in, archive_entry_hardlink(entry), target);
 
+	if (r >= 0)
+		r = path_resolve(tree, target);
 	if (r < 0)
 		return r;
 	if (archive_entry_size(entry) > 0)
@@ -254,6 +257,8 @@ static int apply_entry(struct tree *tree, struct tarball *tarball, struct archiv
 	if (!name || !*name)
 		return import_fail(tree->in, EBADMSG, NULL, "an entry without a name");
 	r = path_clean(tree->in, name, path);
+	if (r >= 0)
+		r = path_resolve(tree, path);
 	if (r < 0)
 		return r;
 	if (is_device_path(path)) {

@@ -1,20 +1,18 @@
 /*
  * The tree that layers are merged into: making, replacing and hiding entries. Called by the
- * unpacker. Must hold: every path is opened from the root with RESOLVE_BENEATH and
- * RESOLVE_NO_SYMLINKS, every last name is used with calls that do not follow links, and nothing
- * that exists is written to: it is taken away first.
+ * unpacker. Must hold: every path is opened by path_open(), every last name is used with calls that
+ * do not follow links, and nothing that exists is written to: it is taken away first.
  */
 #include "backends/image/tree.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "backends/image/path.h"
 #include "engine/base/cleanup.h"
 
 enum { SEEN_SIZE_FIRST = 4096, TIME_SIZE_FIRST = 256 };
@@ -116,58 +114,7 @@ void tree_layer_begin(struct tree *tree)
 	tree->seen_count = 0;
 }
 
-/* ---- paths ---- */
-
-int path_clean(struct import *in, const char *name, char ret[IMPORT_PATH_BYTES])
-{
-	size_t used = 0, parts = 0;
-
-	if (*name == '/')
-		return import_fail(in, EINVAL, name, "an absolute name");
-	while (*name) {
-		size_t bytes = strcspn(name, "/");
-
-		if (bytes == 2 && name[0] == '.' && name[1] == '.')
-			return import_fail(in, EINVAL, name, "a name with \"..\"");
-		if (bytes > NAME_MAX)
-			return import_fail(in, ENAMETOOLONG, name, "a name over 255 bytes");
-		if (bytes && !(bytes == 1 && *name == '.')) {
-			if (used + bytes + 2 > IMPORT_PATH_BYTES || ++parts > IMPORT_DEPTH_MAX)
-				return import_fail(in, ENAMETOOLONG, name, "a path too long");
-			if (used)
-				ret[used++] = '/';
-			memcpy(ret + used, name, bytes);
-			used += bytes;
-		}
-		name += bytes;
-		name += strspn(name, "/");
-	}
-	ret[used] = 0;
-	return 0;
-}
-
-static int beneath_open(const struct tree *tree, const char *path, uint64_t flags)
-{
-	const struct open_how how = {
-		.flags = flags | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
-	};
-	long fd = syscall(SYS_openat2, tree->root_fd, *path ? path : ".", &how, sizeof how);
-
-	return fd < 0 ? -errno : (int)fd;
-}
-
-static int place_fail(struct import *in, int r, const char *path)
-{
-	switch (r) {
-	case -ELOOP:
-		return import_fail(in, ELOOP, path, "its way leads through a link");
-	case -ENOTDIR:
-		return import_fail(in, ENOTDIR, path, "its parent is no directory");
-	default:
-		return import_fail(in, -r, path, strerror(-r));
-	}
-}
+/* ---- places ---- */
 
 /* A directory that the archive does not name: root's, and as old as can be. */
 static int parent_make(struct tree *tree, const char *path)
@@ -179,7 +126,7 @@ static int parent_make(struct tree *tree, const char *path)
 
 	memcpy(above, path, bytes);
 	above[bytes] = 0;
-	auto_close int dir = beneath_open(tree, above, O_PATH | O_DIRECTORY);
+	auto_close int dir = path_open(tree, above, O_PATH | O_DIRECTORY);
 	if (dir < 0 || mkdirat(dir, last ? last + 1 : path, 0755) < 0)
 		return dir < 0 ? dir : -errno;
 	return time_keep(tree, path, &never);
@@ -195,7 +142,7 @@ static int parents_make(struct tree *tree, const char *parent)
 		if (parent[at] && parent[at] != '/')
 			continue;
 		path[at] = 0;
-		auto_close int there = beneath_open(tree, path, O_PATH | O_DIRECTORY);
+		auto_close int there = path_open(tree, path, O_PATH | O_DIRECTORY);
 		if (there < 0) {
 			int r = there == -ENOENT ? parent_make(tree, path) : there;
 
@@ -207,11 +154,11 @@ static int parents_make(struct tree *tree, const char *parent)
 	return 0;
 }
 
-int place_open(struct tree *tree, const char *name, struct place *ret)
+int place_open(struct tree *tree, const char *path, struct place *ret)
 {
 	char parent[IMPORT_PATH_BYTES];
 	const char *last;
-	int r = path_clean(tree->in, name, ret->path);
+	int r = path_clean(tree->in, path, ret->path);
 
 	ret->dir_fd = -1;
 	if (r < 0)
@@ -222,14 +169,14 @@ int place_open(struct tree *tree, const char *name, struct place *ret)
 		return 0;
 	memcpy(parent, ret->path, (size_t)(ret->name - ret->path));
 	parent[last ? last - ret->path : 0] = 0;
-	ret->dir_fd = beneath_open(tree, parent, O_PATH | O_DIRECTORY);
+	ret->dir_fd = path_open(tree, parent, O_PATH | O_DIRECTORY);
 	if (ret->dir_fd == -ENOENT) {
 		r = parents_make(tree, parent);
 		if (r < 0)
-			return place_fail(tree->in, r, ret->path);
-		ret->dir_fd = beneath_open(tree, parent, O_PATH | O_DIRECTORY);
+			return path_fail(tree->in, r, ret->path);
+		ret->dir_fd = path_open(tree, parent, O_PATH | O_DIRECTORY);
 	}
-	return ret->dir_fd < 0 ? place_fail(tree->in, ret->dir_fd, ret->path) : 0;
+	return ret->dir_fd < 0 ? path_fail(tree->in, ret->dir_fd, ret->path) : 0;
 }
 
 void place_close(struct place *place)
@@ -325,12 +272,12 @@ int tree_hide(struct tree *tree, const struct place *place)
 
 int tree_hide_below(struct tree *tree, const struct place *directory)
 {
-	int r, fd = beneath_open(tree, directory->path, O_RDONLY | O_DIRECTORY);
+	int r, fd = path_open(tree, directory->path, O_RDONLY | O_DIRECTORY);
 
 	if (fd == -ENOENT)
 		return 0;
 	r = fd < 0 ? fd : directory_walk(tree, fd, directory->path, hide);
-	return r < 0 ? place_fail(tree->in, r, directory->path) : 0;
+	return r < 0 ? path_fail(tree->in, r, directory->path) : 0;
 }
 
 static int place_clear(struct tree *tree, const struct place *place)
@@ -369,8 +316,8 @@ int tree_directory(struct tree *tree, const struct place *place, int *ret_fd)
 	}
 	if (r < 0)
 		return r;
-	*ret_fd = beneath_open(tree, place->path, O_RDONLY | O_DIRECTORY);
-	return *ret_fd < 0 ? place_fail(tree->in, *ret_fd, place->path) : 0;
+	*ret_fd = path_open(tree, place->path, O_RDONLY | O_DIRECTORY);
+	return *ret_fd < 0 ? path_fail(tree->in, *ret_fd, place->path) : 0;
 }
 
 int tree_file(struct tree *tree, const struct place *place, int *ret_fd)
@@ -441,11 +388,11 @@ int tree_hardlink(struct tree *tree, const struct place *place, const char *targ
 	from.name = last ? last + 1 : from.path;
 	memcpy(parent, from.path, (size_t)(from.name - from.path));
 	parent[last ? last - from.path : 0] = 0;
-	auto_close int dir = beneath_open(tree, parent, O_PATH | O_DIRECTORY);
+	auto_close int dir = path_open(tree, parent, O_PATH | O_DIRECTORY);
 	if (dir < 0)
 		return dir == -ENOENT ? import_fail(tree->in, ENOENT, place->path,
 						    "a hard link to nothing") :
-					place_fail(tree->in, dir, place->path);
+					path_fail(tree->in, dir, place->path);
 	r = place_clear(tree, place);
 	if (r < 0)
 		return r;
@@ -485,7 +432,7 @@ int tree_finish(struct tree *tree)
 	for (size_t i = 0; i < tree->time_count; i++) {
 		const struct tree_time *t = &tree->times[i];
 		const struct timespec times[2] = { t->time, t->time };
-		auto_close int fd = beneath_open(tree, t->path, O_RDONLY | O_DIRECTORY);
+		auto_close int fd = path_open(tree, t->path, O_RDONLY | O_DIRECTORY);
 
 		if (fd < 0)
 			continue; /* a later layer took it away */

@@ -1,6 +1,7 @@
 /*
- * The tree that layers are merged into. Every path is resolved beneath its root without following
- * a link, so nothing an archive says reaches anything else.
+ * The tree that layers are merged into. A way that leads through a link is taken inside the tree,
+ * as in a sandbox of it; then every path is opened beneath its root without following a link, so
+ * nothing an archive says reaches anything else.
  */
 #pragma once
 
@@ -45,10 +46,8 @@ void tree_layer_begin(struct tree *tree);
 /* The times of directories. */
 int tree_finish(struct tree *tree);
 
-/* `name` as an archive wrote it, checked; import_fail() was told on failure. */
-int path_clean(struct import *in, const char *name, char ret[IMPORT_PATH_BYTES]);
-/* The directory is made where it is missing. The root has no place: path "", dir_fd -1. */
-int place_open(struct tree *tree, const char *name, struct place *ret);
+/* `path` is resolved. The directory is made where it is missing. The root has no place: path "", dir_fd -1. */
+int place_open(struct tree *tree, const char *path, struct place *ret);
 void place_close(struct place *place);
 
 /* They take the place of whatever is there. `ret_fd`, to write to or to give attributes. */
@@ -57,7 +56,7 @@ int tree_file(struct tree *tree, const struct place *place, int *ret_fd);
 int tree_symlink(struct tree *tree, const struct place *place, const char *target,
 		 const struct attributes *attributes);
 int tree_fifo(struct tree *tree, const struct place *place, const struct attributes *attributes);
-/* To what this archive or one below it made. */
+/* To what this archive or one below it made; `target` is resolved. */
 int tree_hardlink(struct tree *tree, const struct place *place, const char *target);
 int tree_attributes(struct tree *tree, const struct place *place, int fd,
 		    const struct attributes *attributes);

@@ -191,6 +191,28 @@ class ImportTest(unittest.TestCase):
             self.assertEqual((root / "one").stat().st_ino, (root / "three").stat().st_ino)
             self.assertEqual((root / "one").stat().st_nlink, 3)
 
+    def test_ways_through_links_are_taken_inside(self):
+        merged = tar(directory("usr/lib"), link("lib", "usr/lib"), entry("usr/lib/old", b"o"),
+                     link("abs", "/usr/../../../usr/lib"), link("up", "../../../../tmp"),
+                     link("a", "b"), link("b", "./usr/./"), link("gone", "not/there"))
+        high = tar(entry("lib/x", b"x"), entry("abs/y", b"y"), entry("a/lib/z", b"z"),
+                   entry("up/t", b"t"), entry("gone/n", b"n"), hard("h", "lib/x"),
+                   entry("lib/.wh.old"), link("usr/lib/l", "/etc/passwd"), entry("abs/l", b"l"))
+        with mounted(self.good(docker_archive(merged, high)).image) as root:
+            for name, text in (("usr/lib/x", b"x"), ("usr/lib/y", b"y"), ("usr/lib/z", b"z"),
+                               ("tmp/t", b"t"), ("not/there/n", b"n"), ("h", b"x"),
+                               ("usr/lib/l", b"l")):
+                self.assertEqual((root / name).read_bytes(), text, name)
+            self.assertEqual(os.readlink(root / "lib"), "usr/lib")
+            self.assertFalse((root / "usr/lib/old").exists())
+            self.assertTrue((root / "h").samefile(root / "usr/lib/x"))
+        # Opaque through a link; and a folder takes the place of a link, it does not follow it.
+        top = tar(entry("lib/.wh..wh..opq"), entry("lib/new", b"n"), directory("a"), entry("a/in"))
+        with mounted(self.good(docker_archive(merged, top)).image) as root:
+            self.assertEqual(sorted(os.listdir(root / "usr/lib")), ["new"])
+            self.assertEqual(os.listdir(root / "a"), ["in"])
+            self.assertFalse((root / "a").is_symlink())
+
     def test_a_layer_named_twice_is_applied_twice(self):
         data = docker_archive(*[tar(entry("x", b"1")), tar(entry("x", b"2")),
                                 tar(entry("x", b"1"))])
