@@ -46,7 +46,10 @@ void tree_layer_begin(struct tree *tree);
 /* The times of directories. */
 int tree_finish(struct tree *tree);
 
-/* `path` is resolved. The directory is made where it is missing. The root has no place: path "", dir_fd -1. */
+/*
+ * `path` is resolved. The directory is made where it is missing. The root has no place: path "",
+ * dir_fd -1.
+ */
 int place_open(struct tree *tree, const char *path, struct place *ret);
 void place_close(struct place *place);
 
