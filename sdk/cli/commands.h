@@ -8,8 +8,9 @@ struct command {
 	enum verb verb;
 	int (*run)(const struct options *options);
 	/*
-	 * What stands after it, word by word, for completion: ID, IMAGE, EXEC, FILE, "ID:" (a place
-	 * in a sandbox, or a file), or words apart by '|'; "..." repeats the last. NULL: nothing.
+	 * What stands after it, for completion: ID, IMAGE, EXEC, FILE, or "ID:" (a place in a
+	 * sandbox, or a file) for each argument; "..." repeats the last. With '|' the first one is
+	 * a word, and what comes after it stands there: "ls|rm IMAGE...". NULL: nothing.
 	 */
 	const char *takes;
 	const char *arguments, *help;

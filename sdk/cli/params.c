@@ -428,6 +428,54 @@ void params_help(FILE *file, uint32_t verb)
 	}
 }
 
+/* Of a verb, or before it. */
+static bool is_of(const struct param *p, uint32_t verb)
+{
+	return verb == PARAMS_GLOBAL ? is_global(p) : (p->verbs & verb) != 0;
+}
+
+/* As short_parse() reads it: the first letter that takes a value has the rest. */
+static const struct param *value_lettered(const char *word, uint32_t verbs, const char **ret_text)
+{
+	for (const char *at = word + 1; *at; at++) {
+		const struct param *p = param_lettered(*at, verbs);
+
+		*ret_text = at[1] ? at + 1 : NULL;
+		if (!p || p->type != PARAM_ON)
+			return p;
+	}
+	return NULL;
+}
+
+bool params_value(const char *word, uint32_t verb, struct param_value *ret)
+{
+	uint32_t verbs = verb == PARAMS_GLOBAL ? VERB_ALL : verb;
+	const char *text = strchr(word, '=');
+	const struct param *p;
+
+	if (word[1] == '-') {
+		p = param_named(word + 2, strcspn(word + 2, "="), verbs);
+		text = text ? text + 1 : NULL;
+	} else {
+		p = value_lettered(word, verbs, &text);
+	}
+	if (!p || p->type == PARAM_ON || !is_of(p, verb))
+		return false;
+	*ret = (struct param_value){ .text = text,
+				     .kind = p->value,
+				     .is_choice = p->type == PARAM_CHOICE,
+				     .is_address = p->offset == FIELD(address) };
+	return true;
+}
+
+void params_names(uint32_t verb, void (*found)(void *state, const char *name), void *state)
+{
+	for (size_t at = 0; at < PARAMS; at++) {
+		if (is_of(&params[at], verb))
+			found(state, params[at].name);
+	}
+}
+
 void params_done(struct options *options)
 {
 	free(options->labels.items);

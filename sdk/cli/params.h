@@ -97,4 +97,18 @@ int params_parse(int argc, char **argv, enum verb verb, struct options *options)
 /* The options of a verb, one line each; 0: those of all verbs. */
 void params_help(FILE *file, uint32_t verb);
 
+/* For completion. */
+#define PARAMS_GLOBAL ((uint32_t)1 << 31) /* in place of a verb: what stands before it */
+
+struct param_value {
+	const char *text; /* what follows in the same word; NULL: it is the next word */
+	const char *kind; /* as help calls it: "FILE", "none|private" */
+	bool is_choice, is_address;
+};
+
+/* Whether this option of the verb takes a value, and what kind of. */
+bool params_value(const char *word, uint32_t verb, struct param_value *ret);
+/* The long names of a verb's options, without their dashes. */
+void params_names(uint32_t verb, void (*found)(void *state, const char *name), void *state);
+
 void params_done(struct options *options);

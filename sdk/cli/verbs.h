@@ -24,4 +24,5 @@ int verb_wait(const struct options *options);
 int verb_image(const struct options *options);
 int verb_check(const struct options *options);
 int verb_proxy(const struct options *options);
+int verb_completion(const struct options *options);
 int verb_version(const struct options *options);
