@@ -56,9 +56,12 @@ struct import_limits {
 	uint32_t files_max, layers_max;
 };
 
+enum { IMPORT_TAG_BYTES = 129 };
+
 struct import_options {
 	const char *program_path; /* dsec-import */
 	enum import_kind kind;
+	const char *tag; /* of an archive's images this one; "": the only one */
 	struct import_limits limits;
 	int stream_fd;	/* it reads the archive here: the other end is written to, then closed */
 	int status_fd;	/* it writes frames here */

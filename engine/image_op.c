@@ -202,7 +202,12 @@ static struct status image_invalid(const char *field, int error, const char *det
 				.detail = detail };
 }
 
-static struct status image_check(const struct part *part, char ret_name[IMAGE_NAME_MAX])
+/* Texts of a request, checked. */
+struct image_words {
+	char name[IMAGE_NAME_MAX], tag[IMPORT_TAG_BYTES];
+};
+
+static struct status image_check(const struct part *part, struct image_words *ret)
 {
 	const struct dsec_wire_image *body = &part->request->body.image;
 	int r;
@@ -213,13 +218,18 @@ static struct status image_check(const struct part *part, char ret_name[IMAGE_NA
 		return image_invalid("reserved", -EINVAL, NULL);
 	if (body->kind >= IMPORT_KINDS || (body->kind && body->verb != DSEC_IMAGE_IMPORT))
 		return image_invalid("kind", -EINVAL, NULL);
-	r = wire_string(&part->request->payload, body->name, ret_name, IMAGE_NAME_MAX);
+	r = wire_string(&part->request->payload, body->tag, ret->tag, sizeof ret->tag);
+	if (r >= 0 && *ret->tag && body->verb != DSEC_IMAGE_IMPORT)
+		r = -EINVAL;
+	if (r < 0)
+		return image_invalid("tag", r, "of an import, at most 128 bytes");
+	r = wire_string(&part->request->payload, body->name, ret->name, sizeof ret->name);
 	if (r < 0)
 		return image_invalid("name", r, "at most 127 bytes");
 	if (body->verb == DSEC_IMAGE_LIST)
-		return *ret_name ? image_invalid("name", -EINVAL, "a list names no image") :
-				   STATUS_OK;
-	if (image_name_check(ret_name) < 0)
+		return *ret->name ? image_invalid("name", -EINVAL, "a list names no image") :
+				    STATUS_OK;
+	if (image_name_check(ret->name) < 0)
 		return image_invalid("name", -EINVAL,
 				     "letters, digits and . _ - : in parts separated by /");
 	return STATUS_OK;
@@ -228,13 +238,13 @@ static struct status image_check(const struct part *part, char ret_name[IMAGE_NA
 void image_part(struct part *part)
 {
 	const struct dsec_wire_image *body = &part->request->body.image;
-	char name[IMAGE_NAME_MAX] = "";
-	struct status s = image_check(part, name);
+	struct image_words words = { "", "" };
+	struct status s = image_check(part, &words);
 
 	if (!s.code && body->verb == DSEC_IMAGE_IMPORT)
-		s = import_part(part, name, (enum import_kind)body->kind);
+		s = import_part(part, words.name, words.tag);
 	else if (!s.code)
-		s = query_begin(part, body->verb, name);
+		s = query_begin(part, body->verb, words.name);
 	if (s.code)
 		part_end(part, &s, NULL);
 }

@@ -28,6 +28,6 @@ enum {
 uint32_t image_row_write(const struct image_row *row, char ret[IMAGE_ROW_BYTES_MAX]);
 
 /* import.c: the import verb. Not OK: the part ends with it, and nothing began. */
-struct status import_part(struct part *part, const char *name, enum import_kind kind);
+struct status import_part(struct part *part, const char *name, const char *tag);
 void import_cancel(struct part *part);
 void import_input(struct part *part, struct part *input);

@@ -245,15 +245,16 @@ static int pipes_make(struct importing *in)
 	return 0;
 }
 
-struct status import_part(struct part *part, const char *name, enum import_kind kind)
+struct status import_part(struct part *part, const char *name, const char *tag)
 {
 	struct importing *in = calloc(1, sizeof *in);
 	int r = in ? 0 : -ENOMEM;
 
 	if (in) {
 		in->part = part;
-		in->kind = kind;
+		in->kind = (enum import_kind)part->request->body.image.kind;
 		(void)snprintf(in->name, sizeof in->name, "%s", name);
+		(void)snprintf(in->tag, sizeof in->tag, "%s", tag);
 		r = pipes_make(in);
 	}
 	if (r < 0) {

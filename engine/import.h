@@ -27,6 +27,7 @@ struct importing {
 	struct part *part;
 	char name[IMAGE_NAME_MAX];
 	enum import_kind kind;
+	char tag[IMPORT_TAG_BYTES];
 	/* the shard's */
 	struct inlet inlet;
 	struct io_op status_op;

@@ -124,6 +124,7 @@ static int import_launch(struct control *control, struct importing *in, uint64_t
 	struct import_options options = {
 		.program_path = config->import_path,
 		.kind = in->kind,
+		.tag = in->tag,
 		.limits = { .bytes_max = config->image_bytes_max,
 			    .free_min = free_min,
 			    .files_max = IMAGE_FILES_MAX,

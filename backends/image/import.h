@@ -23,6 +23,7 @@ enum {
 /* Between supervisor and unpacker, in shared memory. */
 struct import {
 	enum import_kind kind;
+	char tag[IMPORT_TAG_BYTES]; /* of an archive's images this one; "": the only one */
 	struct import_limits limits;
 	struct import_frame frame; /* of PROGRESS, filled as it goes */
 	struct image_record record;

@@ -26,7 +26,7 @@
 #include "backends/image/import.h"
 #include "engine/base/cleanup.h"
 
-enum { ARGUMENTS = 6, SWEEP_DEPTH_MAX = IMPORT_DEPTH_MAX + 8 };
+enum { ARGUMENTS = 7, SWEEP_DEPTH_MAX = IMPORT_DEPTH_MAX + 8 };
 
 /* ---- sweeping ---- */
 
@@ -89,8 +89,10 @@ static int arguments_parse(char **argv, struct import *in)
 	    number_parse(argv[2], &in->limits.bytes_max) < 0 ||
 	    in->limits.bytes_max > UINT64_MAX / 4 ||
 	    number_parse(argv[3], &in->limits.free_min) < 0 || number_parse(argv[4], &files) < 0 ||
-	    files > UINT32_MAX || number_parse(argv[5], &layers) < 0 || layers > UINT32_MAX)
+	    files > UINT32_MAX || number_parse(argv[5], &layers) < 0 || layers > UINT32_MAX ||
+	    strlen(argv[6]) >= sizeof in->tag)
 		return -EINVAL;
+	memcpy(in->tag, argv[6], strlen(argv[6]) + 1);
 	in->kind = (enum import_kind)kind;
 	in->limits.files_max = (uint32_t)files;
 	in->limits.layers_max = (uint32_t)layers;
@@ -185,9 +187,10 @@ int main(int argc, char **argv)
 		return sweep_scratch();
 	in = mmap(NULL, sizeof *in, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (in == MAP_FAILED || argc != ARGUMENTS || arguments_parse(argv, in) < 0) {
-		fprintf(stderr, "usage: dsec-import KIND BYTES_MAX FREE_MIN FILES_MAX LAYERS_MAX\n"
-				"       dsec-import sweep\n"
-				"It is started by dsecd.\n");
+		fprintf(stderr,
+			"usage: dsec-import KIND BYTES_MAX FREE_MIN FILES_MAX LAYERS_MAX TAG\n"
+			"       dsec-import sweep\n"
+			"It is started by dsecd.\n");
 		return EXIT_FAILURE;
 	}
 	/* Names are UTF-8 or bytes; libarchive converts to the locale's. */

@@ -10,16 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/image/choose.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
 
 enum { INDEX_DEPTH_MAX = 4, MEDIA_TYPE_BYTES = 128 };
-
-#ifdef __x86_64__
-static const char architecture[] = "amd64";
-#else
-static const char architecture[] = "arm64";
-#endif
 
 static int malformed(const struct blobs *blobs, const char *name, const char *reason)
 {
@@ -95,15 +90,17 @@ static int docker_layers(const struct blobs *blobs, const struct json_value *ima
 
 static int docker_read(const struct blobs *blobs, const char *text, struct manifest *m)
 {
-	struct json_value all, image, other;
+	struct json_value all, image;
 	char name[BLOB_NAME_BYTES];
 	size_t cursor = 0;
+	int r;
 
 	if (json_parse(text, strlen(text), &all) < 0 || all.kind != JSON_ARRAY ||
-	    json_next(&all, &cursor, &image) < 0 || image.kind != JSON_OBJECT)
+	    json_next(&all, &cursor, &image) < 0)
 		return malformed(blobs, "manifest.json", "malformed JSON");
-	if (json_next(&all, &cursor, &other) >= 0)
-		return malformed(blobs, "manifest.json", "several images: save one at a time");
+	r = choose_docker(blobs->in, &all, &image);
+	if (r < 0)
+		return r;
 	if (text_member(&image, "Config", name, sizeof name) < 0)
 		return malformed(blobs, "manifest.json", "it names no config");
 	m->config = blobs_find(blobs, name);
@@ -164,42 +161,6 @@ static int oci_manifest(const struct blobs *blobs, const struct json_value *docu
 	return r;
 }
 
-/* Of several: for this machine. One that names no platform is taken, unless it says it is none. */
-static bool is_for_us(const struct json_value *descriptor)
-{
-	struct json_value platform;
-	char is[64];
-
-	if (json_member(descriptor, "platform", &platform) < 0)
-		return true;
-	return text_member(&platform, "architecture", is, sizeof is) >= 0 &&
-	       !strcmp(is, architecture) && text_member(&platform, "os", is, sizeof is) >= 0 &&
-	       !strcmp(is, "linux");
-}
-
-/* 1: chosen. */
-static int index_choose(const struct blobs *blobs, const struct json_value *index,
-			struct json_value *ret)
-{
-	struct json_value list, each;
-	uint32_t fit = 0;
-	size_t cursor = 0;
-
-	if (json_member(index, "manifests", &list) < 0 || list.kind != JSON_ARRAY)
-		return 0;
-	while (json_next(&list, &cursor, &each) >= 0) {
-		if (each.kind != JSON_OBJECT || !is_for_us(&each))
-			continue;
-		if (!fit++)
-			*ret = each;
-	}
-	if (!fit)
-		return malformed(blobs, "index.json", "no image for linux on this machine");
-	if (fit > 1)
-		return malformed(blobs, "index.json", "several images: a layout of one is needed");
-	return 1;
-}
-
 static int oci_read(const struct blobs *blobs, const char *index_text, struct manifest *m)
 {
 	const char *text = index_text;
@@ -215,7 +176,7 @@ static int oci_read(const struct blobs *blobs, const char *index_text, struct ma
 			r = malformed(blobs, "index.json", "malformed JSON");
 			break;
 		}
-		r = index_choose(blobs, &document, &descriptor);
+		r = choose_descriptor(blobs->in, &document, depth == 0, &descriptor);
 		if (r == 0) /* no list of manifests: it is one */
 			r = oci_manifest(blobs, &document, m);
 		else if (r > 0)

@@ -95,14 +95,16 @@ static int start_fork(struct start *start, pid_t *ret_pid)
 
 int import_start(const struct import_options *o, pid_t *ret_pid)
 {
-	char name[] = "dsec-import", text[5][24];
-	char *const argv[] = { name, text[0], text[1], text[2], text[3], text[4], NULL };
+	char name[] = "dsec-import", text[5][24], tag[IMPORT_TAG_BYTES];
+	char *const argv[] = { name, text[0], text[1], text[2], text[3], text[4], tag, NULL };
 	struct start start = { .program = o->program_path,
 			       .argv = argv,
 			       .stream_fd = o->stream_fd,
 			       .status_fd = o->status_fd,
 			       .scratch_fd = o->scratch_fd };
 
+	if (snprintf(tag, sizeof tag, "%s", o->tag) >= (int)sizeof tag)
+		return -EINVAL;
 	(void)snprintf(text[0], sizeof text[0], "%u", o->kind);
 	(void)snprintf(text[1], sizeof text[1], "%llu", (unsigned long long)o->limits.bytes_max);
 	(void)snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)o->limits.free_min);

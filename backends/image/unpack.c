@@ -138,7 +138,9 @@ int import_unpack(struct import *in)
 		return r;
 	if (in->kind == IMPORT_AUTO)
 		r = kind_guess(in, &stream);
-	if (r >= 0 && in->kind == IMPORT_TREE)
+	if (r >= 0 && in->kind == IMPORT_TREE && *in->tag)
+		r = import_fail(in, EINVAL, in->tag, "a root file system has no tags");
+	else if (r >= 0 && in->kind == IMPORT_TREE)
 		r = unpack_tree(in, &tree, &stream);
 	else if (r >= 0)
 		r = unpack_archive(in, &tree, &stream);

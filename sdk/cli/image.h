@@ -11,12 +11,17 @@
 struct image_source {
 	const char *kind; /* dsec_image_opts.source */
 	const char *path; /* NULL: stdin */
+	const char *tag;  /* dsec_image_opts.tag */
+	char *owned;	  /* what path and tag are in, where there is a tag */
 	bool is_folder;
 	int fd;	     /* -1: not open */
 	pid_t child; /* it writes the folder as a tar; 0: none */
 };
 
-/* "dir:PATH", …. -EINVAL: it is none. */
+/*
+ * "dir:PATH", "oci:DIR:TAG", …. Where a path is not there but one up to a colon in it is, what
+ * follows that is a tag. -EINVAL: it is none. image_source_close() in any case.
+ */
 int image_source_parse(const char *text, struct image_source *ret);
 /* 0 or -errno. */
 int image_source_open(struct image_source *source);

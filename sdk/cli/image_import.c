@@ -249,7 +249,8 @@ static int import_begin(struct import *import)
 	struct dsec_image_opts opts = { .size = sizeof(opts),
 					.verb = DSEC_IMAGE_IMPORT,
 					.source = import->source.kind,
-					.name = options->name };
+					.name = options->name,
+					.tag = import->source.tag };
 	int r = dsec_queue_new(import->session->d, &import->queue);
 
 	if (r >= 0) {
@@ -272,7 +273,8 @@ int image_import(struct session *session, const char *text)
 	if (r < 0)
 		return session_refuse(session,
 				      "import: '%s' is no source: dir:PATH, tar:FILE, "
-				      "docker-archive:FILE, oci:DIR, oci-archive:FILE or -",
+				      "docker-archive:FILE[:TAG], oci:DIR[:TAG], "
+				      "oci-archive:FILE[:TAG] or -",
 				      text);
 	clock_gettime(CLOCK_MONOTONIC, &import.begun);
 	import.chunk = malloc(CHUNK_BYTES);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +29,36 @@ static const struct {
 	{ "oci-archive:", "archive", false },
 };
 
+static bool is_there(const char *path)
+{
+	return !strcmp(path, "-") || access(path, F_OK) == 0;
+}
+
+/* The longest path that is there, and what comes after it. */
+static int tag_split(struct image_source *source)
+{
+	char *path, *colon = strrchr(source->path, ':');
+
+	if (!colon || is_there(source->path))
+		return 0;
+	path = strdup(source->path);
+	if (!path)
+		return -ENOMEM;
+	while ((colon = strrchr(path, ':'))) {
+		*colon = 0;
+		if (!is_there(path))
+			continue;
+		if (!source->path[colon - path + 1])
+			break; /* nothing follows: the name as a whole is told */
+		source->tag = source->path + (colon - path) + 1;
+		source->owned = path;
+		source->path = path;
+		return 0;
+	}
+	free(path);
+	return 0;
+}
+
 int image_source_parse(const char *text, struct image_source *ret)
 {
 	*ret = (struct image_source){ .fd = -1 };
@@ -41,6 +72,8 @@ int image_source_parse(const char *text, struct image_source *ret)
 		ret->kind = sources[at].kind;
 		ret->is_folder = sources[at].is_folder;
 		ret->path = text + bytes;
+		if (!strcmp(ret->kind, "archive") && tag_split(ret) < 0)
+			return -ENOMEM;
 		if (!ret->is_folder && !strcmp(ret->path, "-"))
 			ret->path = NULL;
 		return 0;
@@ -228,4 +261,6 @@ void image_source_close(struct image_source *source)
 	if (source->fd > STDIN_FILENO)
 		(void)close(source->fd); /* was only read */
 	source->fd = -1;
+	free(source->owned);
+	source->owned = NULL;
 }

@@ -20,8 +20,8 @@ static void help_all(FILE *file)
 	params_help(file, 0);
 	(void)fputs(
 		"\nAn ID is what create wrote, its unique beginning or end, or name:NAME.\n"
-		"A SOURCE is dir:PATH, tar:FILE, docker-archive:FILE, oci:DIR, oci-archive:FILE\n"
-		"or -; a FILE may be -, and compressed by gzip or zstd.\n"
+		"A SOURCE is dir:PATH, tar:FILE, docker-archive:FILE[:TAG], oci:DIR[:TAG],\n"
+		"oci-archive:FILE[:TAG] or -; a FILE may be -, and compressed by gzip or zstd.\n"
 		"SIZE may end in K, M, G or T; TIME in ms, s, m, h or d.\n"
 		"dsec VERB --help has the options of a verb, dsec(1) everything.\n",
 		file);

@@ -31,6 +31,7 @@ static int image_pack(const struct dsec_image_opts *opts, uint32_t kind,
 
 	dsec__pack_begin(&pack, sizeof(wire));
 	wire.name = dsec__pack_text(&pack, opts->name);
+	wire.tag = dsec__pack_text(&pack, opts->tag);
 	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 }
 
@@ -42,8 +43,10 @@ static int image_check(const struct dsec_image_opts *opts)
 		return dsec__fail(-EINVAL, "image: unknown verb");
 	if (opts->layers || opts->layer_count || opts->flags)
 		return dsec__fail(-EINVAL, "image: layers and flags are not used yet");
-	if (opts->source && !import)
-		return dsec__fail(-EINVAL, "image: only an import has a source");
+	if ((opts->source || opts->tag) && !import)
+		return dsec__fail(-EINVAL, "image: only an import has a source and a tag");
+	if (opts->tag && !*opts->tag)
+		return dsec__fail(-EINVAL, "image: the tag is empty");
 	if (list ? opts->name != NULL : !opts->name || !*opts->name)
 		return dsec__fail(-EINVAL, list ? "image: a list has no name" : "image: no name");
 	return 0;

@@ -219,6 +219,8 @@ static struct pack *image_choose(struct play *play)
 	image->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, 4);
 	if (image->verb == DSEC_IMAGE_IMPORT)
 		image->kind = choose(c, 4);
+	if (choose(c, 4) == 0)
+		pack_text(pack, &image->tag, names[choose(c, 4)]);
 	pack_text(pack, &image->name, image->verb == DSEC_IMAGE_LIST ? "" : names[choose(c, 4)]);
 	return pack;
 }

@@ -71,6 +71,13 @@ Test(client_images, what_makes_no_sense_is_refused_before_it_is_sent)
 	cr_assert_eq(ask(d, DSEC_IMAGE_IMPORT, "docker", "x"), -EINVAL);
 	cr_assert_eq(ask(d, DSEC_IMAGE_REMOVE, "tree", "x"), -EINVAL);
 	cr_assert_eq(ask(d, DSEC_IMAGE_LIST, NULL, "x"), -EINVAL);
+	opts = (struct dsec_image_opts){ .size = sizeof(opts), .verb = DSEC_IMAGE_REMOVE };
+	opts.name = "x";
+	opts.tag = "v1"; /* of an import only */
+	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL);
+	opts.verb = DSEC_IMAGE_IMPORT;
+	opts.tag = "";
+	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL);
 	cr_assert_eq(answer.asked.size, 0);
 	dsec_close(d);
 	peer_stop(peer);

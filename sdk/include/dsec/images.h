@@ -20,6 +20,11 @@ struct dsec_image_opts {
 	const char *name; /* letters, digits and . _ - : in parts separated by /; not for list */
 	const struct dsec_bytes *layers; /* none yet */
 	uint32_t layer_count, flags;	 /* 0 */
+	/*
+	 * import of an archive that holds several images: which one, as the archive calls it
+	 * (org.opencontainers.image.ref.name, or one of RepoTags). NULL: the only one.
+	 */
+	const char *tag;
 };
 
 /* Body of an image's DSEC_EV_ROW, and of an import's DSEC_EV_DONE. UINT64_MAX: unknown. */

@@ -417,7 +417,8 @@ struct dsec_wire_image {
 	uint32_t size, verb;  /* enum dsec_image_verb */
 	uint32_t kind, flags; /* import: enum dsec_image_kind; flags: none yet */
 	struct dsec_wire_ref name;
-	uint64_t reserved[6];
+	struct dsec_wire_ref tag; /* import: of an archive's images this one; empty: the only one */
+	uint64_t reserved[5];
 };
 
 /*

@@ -43,8 +43,16 @@ static bool fields_that_lie(struct raw *raw, uint32_t verb)
 	pack->image.flags = 1;
 	CHECK(image_code(raw, pack) == DSEC_INVALID);
 	pack = pack_image(verb, name_for(verb));
-	pack->image.reserved[5] = 1;
+	pack->image.reserved[4] = 1;
 	CHECK(image_code(raw, pack) == DSEC_INVALID);
+	pack = pack_image(verb, name_for(verb));
+	pack->image.tag = (struct dsec_wire_ref){ UINT32_MAX - 3, 8 };
+	CHECK(image_code(raw, pack) == DSEC_INVALID);
+	if (verb != DSEC_IMAGE_IMPORT) {
+		pack = pack_image(verb, name_for(verb));
+		pack_ref(pack, &pack->image.tag, "v1", 2);
+		CHECK(image_code(raw, pack) == DSEC_INVALID);
+	}
 	pack = pack_image(verb, name_for(verb));
 	pack->image.kind = verb == DSEC_IMAGE_IMPORT ? 3 : 1;
 	CHECK(image_code(raw, pack) == DSEC_INVALID);

@@ -159,12 +159,12 @@ class Import:
     """One run: `frames`, `last` and, if it went well, `image`."""
 
     def __init__(self, data, kind=AUTO, bytes_max=1 << 32, free_min=0, files_max=100000,
-                 layers_max=512, folder=None):
+                 layers_max=512, folder=None, tag=""):
         self.folder = Path(tempfile.mkdtemp(prefix="dsec-import-test.", dir=folder))
         stream_read, self.stream = os.pipe()
         self.status, status_write = os.pipe()
         scratch = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        arguments = [str(n) for n in (kind, bytes_max, free_min, files_max, layers_max)]
+        arguments = [str(n) for n in (kind, bytes_max, free_min, files_max, layers_max, tag)]
         self.pid = os.fork()
         if self.pid == 0:
             for number, fd in enumerate((stream_read, status_write, scratch)):

@@ -163,18 +163,24 @@ class ImageTest(unittest.TestCase):
         (folder / "docker.tar").write_bytes(docker_archive(data))
         files = oci_files(data, packed=gzip.compress)
         (folder / "oci.tar").write_bytes(oci_archive(files))
+        index = json.loads(files["index.json"])
+        index["manifests"][0]["annotations"] = {"org.opencontainers.image.ref.name": "it:1.0"}
+        files["index.json"] = json.dumps(index).encode()
         for name, content in files.items():
             (folder / "oci" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "oci" / name).write_bytes(content)
         sources = {"dir": f"dir:{folder}/root", "tar": f"tar:{folder}/it.tar",
                    "gz": f"tar:{folder}/it.tar.gz", "docker": f"docker-archive:{folder}/docker.tar",
-                   "oci": f"oci:{folder}/oci", "archive": f"oci-archive:{folder}/oci.tar"}
+                   "oci": f"oci:{folder}/oci", "archive": f"oci-archive:{folder}/oci.tar",
+                   "tag": f"oci:{folder}/oci:it:1.0"}
         digests = {}
         for name, source in sources.items():
             self.good("image", "import", source, "--name", f"from/{name}:1")
             ran = self.good("run", f"from/{name}:1", "--", "/bin/cat", "/marker")
             self.assertEqual(ran, "here\n")
             digests[name] = self.rows()[f"from/{name}:1"]["digest"]
+        self.bad("image", "import", f"oci:{folder}/oci:2.0", "--name", "x",
+                 says=["no image has that tag, but: it:1.0"])
         del digests["dir"]  # it has an attribute and a link more
         self.assertEqual(len(set(digests.values())), 1, digests)
         self.assertEqual(self.good("run", "from/dir:1", "--", "/bin/cat", "/again"), "here\n")

@@ -52,8 +52,8 @@ class ImportTest(unittest.TestCase):
             for path in sorted(root.rglob("*")):
                 yield str(path.relative_to(root)), path, path.lstat()
 
-    def names(self, data, kind=AUTO):
-        return [name for name, _, _ in self.tree(data, kind) if name.split("/")[0] != "dev"]
+    def names(self, data, kind=AUTO, **options):
+        return [name for name, _, _ in self.tree(data, kind, **options) if name.split("/")[0] != "dev"]
 
     def test_a_tar_comes_out_as_it_went_in(self):
         data = tar(directory("bin", mode=0o755), entry("bin/su", b"su", mode=0o4755, uid=0, gid=7),
@@ -252,6 +252,50 @@ class ImportTest(unittest.TestCase):
         size = run.image.stat().st_size
         self.assertEqual(run.last["digest"], "sha256:" + sha(run.image.read_bytes()[:size // 4096
                                                                                    * 4096]))
+
+    def tagged(self, *tags):
+        """A layout with an image for each tag; the tag is the name of its only file."""
+        files, manifests = {}, []
+        for tag in tags:
+            files.update(oci_files(tar(entry(tag))))
+            one = json.loads(files["index.json"])["manifests"][0]
+            manifests.append(dict(one, annotations={"org.opencontainers.image.ref.name": tag}))
+        files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
+        return files, manifests
+
+    def test_one_of_several_tags_is_taken_where_it_is_asked_for(self):
+        files, manifests = self.tagged("v1", "repo/it:v2")
+        for tag, name in (("v1", "v1"), ("v2", "repo"), ("repo/it:v2", "repo")):
+            self.assertEqual(self.names(oci_archive(files), tag=tag)[0], name)
+        # One image under two tags is one image.
+        also = dict(manifests[0], annotations={"org.opencontainers.image.ref.name": "latest"})
+        index = {"schemaVersion": 2, "manifests": [manifests[0], also]}
+        files["index.json"] = json.dumps(index).encode()
+        self.assertEqual(self.names(oci_archive(files)), ["v1"])
+        layers = [tar(entry("one")), tar(entry("two"))]
+        names = ["1.tar", "2.tar"]
+        manifest = [{"Config": "c", "RepoTags": [tag], "Layers": [name]}
+                    for tag, name in zip(("it:one", "it:two"), names)]
+        data = tar(*[entry(name, layer) for name, layer in zip(names, layers)], entry("c", b"{}"),
+                   entry("manifest.json", json.dumps(manifest).encode()))
+        self.assertEqual(self.names(data, ARCHIVE, tag="it:two"), ["two"])
+        self.assertEqual(self.names(data, ARCHIVE, tag="one"), ["one"])
+
+    def test_tags_that_do_not_choose_one_are_refused_with_those_there_are(self):
+        files, _ = self.tagged("v1", "v2")
+        for tag, reason, name in (("", "several images, ask for a tag", "v1, v2"),
+                                  ("v3", "no image has that tag", "v1, v2"),
+                                  ("1", "no image has that tag", "v1, v2")):
+            self.refuses(oci_archive(files), reason, name, tag=tag)
+        self.refuses(oci_archive(oci_files(tar(entry("x")))), "no image has a tag", "v1", tag="v1")
+        self.refuses(tar(entry("x")), "has no tags", "v1", tag="v1")
+
+    def refuses(self, data, reason, name, **options):
+        run = Import(data, **options)
+        self.addCleanup(run.remove)
+        self.assertEqual(run.last["kind"], FAILED, run.last)
+        self.assertIn(reason, run.last["reason"])
+        self.assertEqual(run.last["name"], name)
 
     def test_one_of_several_platforms_is_chosen(self):
         layer = tar(entry("x"))
