@@ -10,12 +10,14 @@
 #include <stdio.h>
 
 #include "dsec/dsec.h"
+#include "tests/hostile/client/bystander.h"
 #include "tests/hostile/client/engine.h"
 
 struct scene {
 	struct engine engine;
-	struct dsec *neighbour; /* connected before the first attack */
-	uint32_t descriptors;	/* of the engine, before the claim */
+	struct dsec *neighbour; /* connected before the first attack, as is the bystander */
+	struct bystander bystander;
+	uint32_t descriptors; /* of the engine, before the claim */
 	struct dsec_holdings before;
 	uint64_t resident_bytes;
 };
