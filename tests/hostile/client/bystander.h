@@ -1,7 +1,7 @@
 /*
- * A client that asks for the same small thing all the time, at a modest rate, on a connection and a
- * thread of its own: how it fares beside an attack. What it sees is a figure, printed with that of a
- * while alone; whoever is held up is judged by the claims.
+ * A client that asks for the same small thing all the time, at a modest rate, on a connection and
+ * a thread of its own: how it fares beside an attack. What it sees is a figure, printed with that
+ * of a while alone; whoever is held up is judged by the claims.
  */
 #pragma once
 
