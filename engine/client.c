@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -180,6 +181,18 @@ static void client_refuse(struct client *client, uint32_t code, const char *text
 	client_end(client);
 }
 
+/* Both versions: whoever reads it knows which of the two is too old. */
+static void client_refuse_version(struct client *client)
+{
+	const struct dsec_ring_hello *hello = &client->hello;
+	char text[sizeof((struct dsec_ring_welcome *)NULL)->text];
+
+	(void)snprintf(text, sizeof text, "this engine speaks %u.%u, the client %u.%u to %u.%u",
+		       DSEC_RING_MAJOR, DSEC_RING_MINOR, hello->major, hello->minor_min,
+		       hello->major, hello->minor_max); /* cut is fine */
+	client_refuse(client, DSEC_UNSUPPORTED, text);
+}
+
 static int client_make_channels(struct client *client, const int *doorbells)
 {
 	int r;
@@ -330,10 +343,8 @@ static void client_got_hello(struct client *client)
 
 	if (hello->magic != DSEC_RING_MAGIC) {
 		client_end(client); /* not a client of ours: no words for it */
-	} else if (hello->major != DSEC_RING_MAJOR) {
-		client_refuse(client, DSEC_UNSUPPORTED, "this engine speaks protocol major 1");
-	} else if (hello->minor_min > DSEC_RING_MINOR) {
-		client_refuse(client, DSEC_UNSUPPORTED, "this engine speaks protocol minor 0");
+	} else if (hello->major != DSEC_RING_MAJOR || hello->minor_min > DSEC_RING_MINOR) {
+		client_refuse_version(client);
 	} else if (!wire_is_zero(hello->reserved, sizeof hello->reserved)) {
 		client_refuse(client, DSEC_INVALID, "hello: reserved fields must be zero");
 	} else if (hello->transport != DSEC_TRANSPORT_RING &&

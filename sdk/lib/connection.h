@@ -239,6 +239,8 @@ struct dsec {
 
 int64_t dsec__clock_ns(void);
 bool dsec__forked(const struct dsec *d);
+/* May this process use it? First of all in every call: 0, -EINVAL, or -EOWNERDEAD in a child. */
+int dsec__owned(const struct dsec *d, const char *what);
 void dsec__unreference(struct dsec *d); /* with the lock, which it leaves */
 
 int dsec__connect(struct dsec *d); /* one try, which never waits: d->socket_fd, or -errno */

@@ -41,6 +41,15 @@ bool dsec__forked(const struct dsec *d)
 	return !__atomic_load_n(d->birth, __ATOMIC_RELAXED);
 }
 
+int dsec__owned(const struct dsec *d, const char *what)
+{
+	if (!d)
+		return dsec__fail(-EINVAL, "%s: no connection", what);
+	if (dsec__forked(d))
+		return dsec__fail(-EOWNERDEAD, "%s: the connection is the parent process's", what);
+	return 0;
+}
+
 /* A page that reads 1 here and 0 in every child. */
 static int birth_new(struct dsec *d)
 {

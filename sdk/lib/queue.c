@@ -18,11 +18,13 @@
 int dsec_queue_new(struct dsec *d, struct dsec_queue **ret)
 {
 	struct dsec_queue *q;
+	int r;
 
-	if (!d || !ret)
+	r = dsec__owned(d, "queue");
+	if (r < 0)
+		return r;
+	if (!ret)
 		return dsec__fail(-EINVAL, "queue: NULL");
-	if (dsec__forked(d))
-		return dsec__fail(-EOWNERDEAD, "queue: the connection is the parent process's");
 	q = malloc(sizeof(*q));
 	if (!q)
 		return dsec__fail(-ENOMEM, "queue: no memory");
@@ -30,8 +32,7 @@ int dsec_queue_new(struct dsec *d, struct dsec_queue **ret)
 	q->ready_last = &q->ready;
 	q->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (q->event_fd < 0) {
-		int r = -errno;
-
+		r = -errno;
 		free(q);
 		return dsec__fail(r, "queue: no descriptor");
 	}
@@ -111,10 +112,9 @@ int dsec_queue_fd(struct dsec_queue *q)
 	struct dsec *d = q ? q->d : NULL;
 	int r;
 
-	if (!q)
-		return dsec__fail(-EINVAL, "queue: NULL");
-	if (dsec__forked(d))
-		return dsec__fail(-EOWNERDEAD, "queue: the connection is the parent process's");
+	r = dsec__owned(d, "queue");
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&d->lock);
 	r = q->epoll_fd;
 	if (r < 0) {
@@ -280,11 +280,12 @@ int dsec_queue_poll(struct dsec_queue *q, struct dsec_event **ret, int max, int 
 	struct dsec *d;
 	int taken, r = 0;
 
-	if (!q || !ret || max <= 0)
-		return dsec__fail(-EINVAL, "poll: no queue, or no room for events");
-	d = q->d;
-	if (dsec__forked(d))
-		return dsec__fail(-EOWNERDEAD, "poll: the connection is the parent process's");
+	d = q ? q->d : NULL;
+	r = dsec__owned(d, "poll");
+	if (r < 0)
+		return r;
+	if (!ret || max <= 0)
+		return dsec__fail(-EINVAL, "poll: no room for events");
 	waiter.word = &q->word;
 	waiter.waiters = &q->waiters;
 	deadline_ns = dsec__deadline(timeout_ms);
@@ -393,10 +394,11 @@ int dsec_wait(struct dsec *d, int64_t ticket_name, int timeout_ms, struct dsec_e
 	struct ticket *ticket;
 	int r = 0;
 
-	if (!d || !ret)
+	r = dsec__owned(d, "wait");
+	if (r < 0)
+		return r;
+	if (!ret)
 		return dsec__fail(-EINVAL, "wait: NULL");
-	if (dsec__forked(d))
-		return dsec__fail(-EOWNERDEAD, "wait: the connection is the parent process's");
 	pthread_mutex_lock(&d->lock);
 	ticket = dsec__ticket_find(d, ticket_name);
 	if (!ticket || ticket->abandoned)

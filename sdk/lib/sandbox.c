@@ -9,6 +9,7 @@
 
 #include <dsec/dsec.h>
 
+#include "sdk/lib/connection.h"
 #include "sdk/lib/error.h"
 
 static int status_errno(const struct dsec_status *status)
@@ -50,6 +51,9 @@ int dsec_sandbox(struct dsec *d, const char *image, struct dsec_id *ret)
 	int64_t ticket;
 	int r = 0;
 
+	r = dsec__owned(d, "sandbox");
+	if (r < 0)
+		return r;
 	if (!ret)
 		return dsec__fail(-EINVAL, "sandbox: NULL");
 	ticket = dsec_create(d, NULL, &opts);
@@ -104,6 +108,9 @@ int dsec_run(struct dsec *d, struct dsec_id sandbox, const char *const argv[], u
 	int64_t ticket;
 	int r;
 
+	r = dsec__owned(d, "run");
+	if (r < 0)
+		return r;
 	if (!argv || !ret)
 		return dsec__fail(-EINVAL, "run: NULL");
 	arguments = arguments_new(argv, &opts.argc);

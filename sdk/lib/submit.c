@@ -23,12 +23,9 @@ int dsec__call_take(struct dsec *d, const struct dsec_call *given, struct dsec_c
 	int r;
 
 	*known = (struct dsec_call){ 0 };
-	if (!d)
-		return dsec__fail(-EINVAL, "request: no connection");
-	if (dsec__forked(d))
-		return dsec__fail(-EOWNERDEAD, "request: the connection is the parent process's");
-	if (!given)
-		return 0;
+	r = dsec__owned(d, "request");
+	if (r < 0 || !given)
+		return r;
 	r = dsec__struct_take(known, sizeof(*known), given, "call");
 	if (r < 0)
 		return r;
