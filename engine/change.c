@@ -34,9 +34,12 @@ static struct status times_check(const struct dsec_wire_change *c)
 		return change_invalid("ttl", ERANGE, "at most 30 days, and named in set");
 	if (c->idle_ttl_s > TTL_S_MAX || (c->idle_ttl_s && !(c->set & DSEC_CHANGE_IDLE_TTL)))
 		return change_invalid("idle_ttl", ERANGE, "at most 30 days, and named in set");
-	if (c->on_timeout > DSEC_ON_TIMEOUT_DESTROY ||
+	if (c->on_timeout > DSEC_ON_TIMEOUT_PAUSE ||
 	    (c->on_timeout && !(c->set & DSEC_CHANGE_ON_TIMEOUT)))
-		return change_invalid("on_timeout", EINVAL, "destroy is all there is");
+		return change_invalid("on_timeout", EINVAL, "destroy or pause, and named in set");
+	if (c->on_timeout == DSEC_ON_TIMEOUT_PAUSE)
+		return status_unsupported("change", "on_timeout",
+					  "pausing is not here yet: destroy is");
 	return STATUS_OK;
 }
 

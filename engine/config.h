@@ -46,6 +46,7 @@ enum {
 	CREATE_LIMIT_S = 60,  /* a sandbox that is not built by then is quarantined */
 	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */
 	QUARANTINE_RETRY_S = 5,
+	EXEC_KILL_LIMIT_S = 5, /* whoever waits for a killed exec is told by then */
 };
 
 /* What may be asked for as the most that an exec writes. */

@@ -45,14 +45,18 @@ static struct status create_invalid(const char *field, int error, const char *de
 				.detail = detail };
 }
 
+static const char no_pause[] = "pausing is not here yet: destroy is";
+
 static struct status check_times(const struct dsec_wire_create *c)
 {
 	if (c->ttl_s > TTL_S_MAX)
 		return create_invalid("ttl", -ERANGE, "at most 30 days");
 	if (c->idle_ttl_s > TTL_S_MAX)
 		return create_invalid("idle_ttl", -ERANGE, "at most 30 days");
-	if (c->on_timeout > DSEC_ON_TIMEOUT_DESTROY)
-		return create_invalid("on_timeout", -EINVAL, "destroy is all there is");
+	if (c->on_timeout > DSEC_ON_TIMEOUT_PAUSE)
+		return create_invalid("on_timeout", -EINVAL, "destroy or pause");
+	if (c->on_timeout == DSEC_ON_TIMEOUT_PAUSE)
+		return status_unsupported("create", "on_timeout", no_pause);
 	return STATUS_OK;
 }
 
@@ -66,23 +70,12 @@ static struct status check_absent(const struct wire *w, const struct dsec_wire_c
 	if (r < 0)
 		return create_invalid("backend", r, NULL);
 	if (*backend && strcmp(backend, "container") != 0)
-		return (struct status){ .code = DSEC_UNSUPPORTED,
-					.blame = DSEC_BLAME_CALLER,
-					.table = "create",
-					.step = "backend",
-					.detail = "only the container backend is here" };
+		return status_unsupported("create", "backend",
+					  "only the container backend is here");
 	if (c->policy.bytes)
-		return (struct status){ .code = DSEC_UNSUPPORTED,
-					.blame = DSEC_BLAME_CALLER,
-					.table = "create",
-					.step = "policy",
-					.detail = "policies are not here yet" };
+		return status_unsupported("create", "policy", "policies are not here yet");
 	if (c->job.hi || c->job.lo)
-		return (struct status){ .code = DSEC_UNSUPPORTED,
-					.blame = DSEC_BLAME_CALLER,
-					.table = "create",
-					.step = "job",
-					.detail = "jobs are not here yet" };
+		return status_unsupported("create", "job", "jobs are not here yet");
 	return STATUS_OK;
 }
 
@@ -108,13 +101,8 @@ static struct status check_network(const struct config *config, uint32_t network
 		return create_invalid("network", -EINVAL, "none, private or egress-unpoliced");
 	if (network != DSEC_NETWORK_EGRESS_UNPOLICED || config->egress_range)
 		return STATUS_OK;
-	return (struct status){
-		.code = DSEC_UNSUPPORTED,
-		.blame = DSEC_BLAME_CALLER,
-		.table = "create",
-		.step = "network",
-		.detail = "this engine has no egress: start dsecd with --egress RANGE"
-	};
+	return status_unsupported("create", "network",
+				  "this engine has no egress: start dsecd with --egress RANGE");
 }
 
 static struct status check_fields(struct creation *creation)
@@ -132,8 +120,10 @@ static struct status check_fields(struct creation *creation)
 	s = check_network(creation->part->shard->config, c->network);
 	if (s.code)
 		return s;
-	if (c->on_disconnect > DSEC_DISCONNECT_DESTROY)
-		return create_invalid("on_disconnect", -EINVAL, "keep or destroy");
+	if (c->on_disconnect > DSEC_DISCONNECT_PAUSE)
+		return create_invalid("on_disconnect", -EINVAL, "keep, destroy or pause");
+	if (c->on_disconnect == DSEC_DISCONNECT_PAUSE)
+		return status_unsupported("create", "on_disconnect", no_pause);
 	if (!wire_is_zero(c->reserved, sizeof c->reserved))
 		return create_invalid("reserved", -EINVAL, NULL);
 	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);

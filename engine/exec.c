@@ -189,12 +189,14 @@ static void run_ended(struct run *run, int status)
 	struct exec *exec = run->owner;
 
 	exec->run_over = true;
+	exec->shard->execs_undying -= exec->is_undying;
 	exec->status = status;
 	if (run->box_died && !exec->killed) {
 		exec->killed = true;
 		exec->reason = DSEC_KILLED;
 	}
-	exec->ended_ns = io_now_ns(exec->shard->io);
+	if (!exec->over)
+		exec->ended_ns = io_now_ns(exec->shard->io);
 	exec_time_end(exec);
 	if (exec->flow.waiting)
 		flow_resume(&exec->flow, 0);
@@ -211,6 +213,19 @@ static bool exec_is_quiet(const struct exec *exec)
 	return quiet;
 }
 
+void exec_input_stop(struct exec *exec)
+{
+	static const struct status over = { .code = DSEC_FAILED,
+					    .blame = DSEC_BLAME_GUEST,
+					    .error = EPIPE,
+					    .table = "input",
+					    .step = "write",
+					    .detail = "the program has ended" };
+
+	if (exec->has_input)
+		(void)inlet_stop(&exec->inlet, &over);
+}
+
 void exec_op_settled(struct exec *exec)
 {
 	if (!exec->quieting || !exec_is_quiet(exec))
@@ -221,20 +236,13 @@ void exec_op_settled(struct exec *exec)
 
 static int stop_ops(struct flow *f)
 {
-	static const struct status over = { .code = DSEC_FAILED,
-					    .blame = DSEC_BLAME_GUEST,
-					    .error = EPIPE,
-					    .table = "input",
-					    .step = "write",
-					    .detail = "the program has ended" };
 	struct exec *exec = exec_of(f);
 
 	exec->stopping = true;
 	for (int i = 0; i < EXEC_STREAMS; i++)
 		if (exec->streams[i].reading)
 			io_cancel(f->host->io, &exec->streams[i].op);
-	if (exec->has_input)
-		(void)inlet_stop(&exec->inlet, &over); /* input_quiet() */
+	exec_input_stop(exec); /* input_quiet() */
 	exec->quieting = !exec_is_quiet(exec);
 	return exec->quieting ? FLOW_WAIT : FLOW_NEXT;
 }
@@ -265,7 +273,8 @@ static void exec_done(struct flow *f, int error)
 	struct exec *exec = exec_of(f);
 
 	if (!error && f->at == f->count) {
-		exec_conclude(exec, 0);
+		if (!exec->over)
+			exec_conclude(exec, 0);
 		flow_unwind(f); /* comes back here with nothing left */
 		return;
 	}
@@ -384,6 +393,12 @@ void exec_part(struct part *part)
 	exec->flow.done = exec_done;
 	exec->flow.cancel = exec_cancel_step;
 	flow_build(&exec->flow);
+}
+
+void execs_overdue(struct sandbox *sandbox)
+{
+	for (struct exec *exec = sandbox->execs; exec; exec = exec->next)
+		exec_overdue(exec);
 }
 
 void execs_end(struct sandbox *sandbox)

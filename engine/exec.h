@@ -20,6 +20,8 @@ struct kept_execs {
 
 /* The sandbox goes: every exec of it ends with it, and those that are over are forgotten. */
 void execs_end(struct sandbox *sandbox);
+/* The sandbox does not end in time: whoever waits for one of them is told. */
+void execs_overdue(struct sandbox *sandbox);
 void execs_forget(struct sandbox *sandbox);
 /* sandbox.c: an exec is over and no longer among the running. */
 void sandbox_exec_over(struct sandbox *sandbox);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "engine/base/log.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
@@ -115,6 +116,34 @@ static bool result_of_failure(const struct exec *exec, int error, struct dsec_wi
 	return true;
 }
 
+static void result_of_undying(const struct exec *exec, struct dsec_wire_result *ret,
+			      struct status *ret_status)
+{
+	ret->reason = exec->reason;
+	ret->exit_code = -1;
+	*ret_status = (struct status){ .code = DSEC_FAILED,
+				       .blame = DSEC_BLAME_PLATFORM,
+				       .error = EBUSY,
+				       .table = "exec",
+				       .step = "kill",
+				       .detail = "it was killed and does not die: its sandbox "
+						 "cannot end before it has" };
+}
+
+void exec_overdue(struct exec *exec)
+{
+	if (exec->over)
+		return;
+	log_error("exec does not die id=%u.%llx exec=%llu pid=%d, continuing", exec->shard->number,
+		  (unsigned long long)exec->sandbox->id.lo, (unsigned long long)exec->number,
+		  exec->run ? exec->run->pid : 0);
+	exec->is_undying = !exec->run_over;
+	exec->shard->execs_undying += exec->is_undying;
+	exec->ended_ns = io_now_ns(exec->shard->io);
+	exec_input_stop(exec);
+	exec_conclude(exec, 0);
+}
+
 void exec_conclude(struct exec *exec, int error)
 {
 	struct dsec_wire_result *result = &exec->result, recorded;
@@ -131,7 +160,9 @@ void exec_conclude(struct exec *exec, int error)
 		result->outputs[i] =
 			(struct dsec_wire_output){ .stream = (uint32_t)i + 1,
 						   .total_bytes = exec->streams[i].capture.total };
-	if (!error)
+	if (exec->is_undying)
+		result_of_undying(exec, result, &exec->result_status);
+	else if (!error)
 		result_of_status(exec, result);
 	else if (!result_of_failure(exec, error, result, &exec->result_status))
 		result->size = 0; /* it never came to a result */

@@ -72,7 +72,7 @@ struct exec {
 	struct run_spec spec;
 	struct run_limit *limits; /* the spec's */
 	uint64_t client;	  /* whose share it is of */
-	uint64_t number, begun_ns, ended_ns, output_ns, terminated_ns;
+	uint64_t number, begun_ns, ended_ns, output_ns, terminated_ns, killed_ns;
 	struct stream streams[EXEC_STREAMS];
 	int child_fds[3];
 	struct inlet inlet;
@@ -86,6 +86,7 @@ struct exec {
 	bool merge, detaches, has_input, takes_input, started, run_over;
 	bool stopping, quieting; /* no op begins any more; those in flight are waited for */
 	bool terminated, killed; /* asked to end; not asked any more */
+	bool is_undying;	 /* over, and something of it runs on: not its flow's end */
 	uint32_t reason;	 /* why it was to end, if it was */
 	int status;
 	struct timer limit;
@@ -113,6 +114,8 @@ struct status exec_limit_refusal(const struct exec *exec);
 
 /* One that runs, or is kept; NULL. */
 struct exec *exec_find(const struct sandbox *sandbox, uint64_t number);
+/* Nothing more is taken for it, and what waits is told. Any number of times. */
+void exec_input_stop(struct exec *exec);
 /* An op of an exec that is to end has: see step "quiet". */
 void exec_op_settled(struct exec *exec);
 
@@ -165,6 +168,8 @@ void reader_tell_started(struct reader *reader);
 
 /* The exec is over: its readers and the record are told. error: of its flow. */
 void exec_conclude(struct exec *exec, int error);
+/* It was killed and does not die: it is over for all who wait, and stays until it has. */
+void exec_overdue(struct exec *exec);
 /* A part ends with the result. */
 void exec_answer(const struct exec *exec, struct part *part, uint16_t flags);
 /* For a part that does not wait for the end: it runs. */

@@ -32,7 +32,9 @@ static void stream_got(struct io_op *op, int res)
 		exec_tty_await(stream);
 		return;
 	}
-	if (res > 0) {
+	if (exec->over) {
+		/* Nobody is told of it any more. */
+	} else if (res > 0) {
 		capture_add(&stream->capture, stream->buffer, (size_t)res);
 		exec->output_ns = io_now_ns(exec->shard->io);
 		if (exec_output_is_over(exec) && exec->started && !exec->run_over)
@@ -56,7 +58,7 @@ void exec_stream_read(struct stream *stream)
 	uint64_t room;
 
 	if (stream->fd < 0 || stream->reading || stream->is_hung_up || exec->run_over ||
-	    exec->stopping || exec_output_is_over(exec))
+	    exec->stopping || exec->over || exec_output_is_over(exec))
 		return;
 	room = readers_room(exec, stream);
 	if (!room) {
@@ -115,7 +117,7 @@ static void stream_drain(struct stream *stream)
 
 void exec_stream_finish(struct stream *stream)
 {
-	if (stream->fd >= 0)
+	if (stream->fd >= 0 && !stream->exec->over)
 		stream_drain(stream);
 	if (stream->fd >= 0 && !stream->is_terminal)
 		sink_take(stream->exec->shard, take_fd(&stream->fd));

@@ -1,6 +1,7 @@
 /*
  * How long a program may run, and be silent, and what happens then: SIGTERM where it is given time
- * for its end, SIGKILL for all of its leaf after that. Called by exec.c; one timer does it all.
+ * for its end, SIGKILL for all of its leaf after that; and what becomes of whoever waits where
+ * that does not die. Called by exec.c; one timer does it all.
  */
 #include "engine/exec_state.h"
 
@@ -16,6 +17,8 @@ static uint64_t limit_due_ns(const struct exec *exec)
 	uint64_t due = exec->begun_ns + exec->timeout_ms * NS_PER_MS;
 	uint64_t idle = exec->output_ns + exec->idle_timeout_ms * NS_PER_MS;
 
+	if (exec->killed)
+		return exec->killed_ns + EXEC_KILL_LIMIT_S * 1000 * NS_PER_MS;
 	if (exec->terminated)
 		return exec->terminated_ns + exec->kill_after_ms * NS_PER_MS;
 	return exec->idle_timeout_ms && idle < due ? idle : due;
@@ -28,7 +31,8 @@ void exec_kill(struct exec *exec, uint32_t reason)
 	if (!exec->terminated)
 		exec->reason = reason;
 	exec->killed = true;
-	timer_clear(&exec->shard->timers, &exec->limit);
+	exec->killed_ns = io_now_ns(exec->shard->io);
+	limit_set(exec);
 	exec->sandbox->box->backend->class->run_kill(exec->run);
 }
 
@@ -52,6 +56,8 @@ static void limit_reached(struct timer *timer)
 
 	if (now < limit_due_ns(exec))
 		limit_set(exec); /* it wrote meanwhile */
+	else if (exec->killed)
+		exec_overdue(exec);
 	else if (exec->terminated)
 		exec_kill(exec, exec->reason);
 	else if (now >= exec->begun_ns + exec->timeout_ms * NS_PER_MS)

@@ -98,6 +98,7 @@ static void import_end(struct importing *in)
 		final.body = body;
 	}
 	part->work = NULL;
+	part->shard->imports--;
 	timer_clear(&part->shard->timers, &in->limit);
 	inlet_done(&in->inlet);
 	free(in->record);
@@ -262,6 +263,7 @@ struct status import_part(struct part *part, const char *name, const char *tag)
 		return status_of_errno(r, "import", "pipes");
 	}
 	part->work = in;
+	part->shard->imports++;
 	in->limit.expired = import_late;
 	(void)timer_set(&part->shard->timers, &in->limit, /* full: no limit but the client's */
 			io_now_ns(part->shard->io) + IMPORT_S_MAX * 1000000000ull);

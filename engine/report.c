@@ -44,6 +44,12 @@ void check_part(struct part *part)
 		.tokens_refused = shard->forwards.tokens_refused,
 		.quarantined = shard->quarantined,
 		.slots_quarantined = gauges.slots_quarantined,
+		.execs_undying = shard->execs_undying,
+		.execs_kept = shard->kept.count,
+		.files = pool_taken(&shard->files),
+		.port_waits = shard->port_waits,
+		.imports = shard->imports,
+		.sinks = shard->sinks.count,
 	};
 	part_end(part, NULL, NULL);
 }

@@ -82,6 +82,12 @@ static void check_sum(struct dsec_wire_check *sum, const struct dsec_wire_check 
 	sum->forwards += part->forwards;
 	sum->inbounds += part->inbounds;
 	sum->tokens_refused += part->tokens_refused;
+	sum->execs_undying += part->execs_undying;
+	sum->execs_kept += part->execs_kept;
+	sum->files += part->files;
+	sum->port_waits += part->port_waits;
+	sum->imports += part->imports;
+	sum->sinks += part->sinks;
 }
 
 /* Some that were named are on no shard. */

@@ -193,6 +193,7 @@ void sandbox_quarantine(struct sandbox *sandbox)
 	sandbox->state = DSEC_STATE_QUARANTINED;
 	shard->quarantined++;
 	sandbox_deadline(sandbox, QUARANTINE_RETRY_S);
+	execs_overdue(sandbox);
 	waiters_tell(sandbox, &s);
 }
 

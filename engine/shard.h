@@ -69,11 +69,11 @@ struct shard {
 	struct backend *backend;
 	struct pool sandboxes, files, requests;
 	struct image_hold images[IMAGES_MAX];
-	uint32_t execs_running, execs_max;
+	uint32_t execs_running, execs_undying, execs_max;
 	struct kept_execs kept;
 	struct sinks sinks;
 	struct forwards forwards; /* ways into sandboxes from this host */
-	uint32_t port_waits;
+	uint32_t port_waits, imports;
 	struct bucket creates;	 /* a second */
 	struct shares shares;	 /* of execs, by client */
 	struct records *records; /* of requests, by their ids */

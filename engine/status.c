@@ -26,6 +26,15 @@ struct status status_of_errno(int error, const char *table, const char *step)
 	return s;
 }
 
+struct status status_unsupported(const char *table, const char *step, const char *detail)
+{
+	return (struct status){ .code = DSEC_UNSUPPORTED,
+				.blame = DSEC_BLAME_CALLER,
+				.table = table,
+				.step = step,
+				.detail = detail };
+}
+
 struct status status_absent(void)
 {
 	return (struct status){ .code = DSEC_ABSENT,

@@ -18,6 +18,8 @@ struct status {
 
 #define STATUS_OK ((struct status){ 0 })
 
+/* What the wire knows and this engine cannot. */
+struct status status_unsupported(const char *table, const char *step, const char *detail);
 struct status status_of_errno(int error, const char *table, const char *step);
 /* No such sandbox: the same words whatever is wrong with an id. */
 struct status status_absent(void);

@@ -173,6 +173,12 @@ static json_t *holdings_json(const struct dsec_holdings *h)
 		{ "failed_total", h->failed_total },
 		{ "quarantined", h->quarantined },
 		{ "slots_quarantined", h->slots_quarantined },
+		{ "execs_undying", h->execs_undying },
+		{ "execs_kept", h->execs_kept },
+		{ "files", h->files },
+		{ "port_waits", h->port_waits },
+		{ "imports", h->imports },
+		{ "sinks", h->sinks },
 	};
 	json_t *object = json_object();
 
@@ -231,10 +237,16 @@ static void text_show(const struct check *check)
 			(void)printf("network: %" PRIu64 " namespaces (%" PRIu64
 				     " ending), forwards %" PRIu64 ", connections %" PRIu64 "\n",
 				     h->networks, h->networks_ending, h->forwards, h->inbounds);
-		if (h->quarantined || h->slots_quarantined)
-			(void)printf("caught:  %" PRIu64 " sandboxes and %" PRIu64
-				     " slots that do not end; they are tried again\n",
-				     h->quarantined, h->slots_quarantined);
+		if (h->files || h->imports || h->sinks || h->port_waits)
+			(void)printf("busy:    file operations %" PRIu64 ", imports %" PRIu64
+				     ", waits for ports %" PRIu64 ", background streams %" PRIu64
+				     "\n",
+				     h->files, h->imports, h->port_waits, h->sinks);
+		if (h->quarantined || h->slots_quarantined || h->execs_undying)
+			(void)printf("caught:  %" PRIu64 " sandboxes, %" PRIu64
+				     " slots and %" PRIu64
+				     " execs that do not end; they are tried again\n",
+				     h->quarantined, h->slots_quarantined, h->execs_undying);
 	} else {
 		(void)puts("engine:  none listens");
 	}

@@ -310,6 +310,8 @@ static void end_tell(struct session *session, const struct dsec_event *event)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)
 		(void)session_fail(session, "starting the program", &event->status);
+	if (event->status.code && result->reason != DSEC_NOT_STARTED)
+		(void)session_fail(session, "ending the program", &event->status);
 }
 
 /* As a shell would say it. */

@@ -64,7 +64,9 @@ void settings_add(json_t *object, const struct dsec_created *s)
 	(void)json_object_set_new(object, "output_limit_bytes", json_amount(s->output_limit_bytes));
 	(void)json_object_set_new(object, "ttl_s", json_integer(s->ttl_s));
 	(void)json_object_set_new(object, "idle_ttl_s", json_integer(s->idle_ttl_s));
-	(void)json_object_set_new(object, "on_timeout", json_string("destroy"));
+	(void)json_object_set_new(object, "on_timeout",
+				  json_string(s->on_timeout == DSEC_ON_TIMEOUT_PAUSE ? "pause" :
+										       "destroy"));
 	(void)json_object_set_new(
 		object, "on_disconnect",
 		json_string(s->on_disconnect == DSEC_DISCONNECT_DESTROY ? "destroy" : "keep"));

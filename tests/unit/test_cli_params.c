@@ -190,7 +190,7 @@ Test(cli_params, limits_out_of_their_range_are_refused_by_name)
 {
 	static const char *const wrong[] = {
 		"--cpus 0.005",	     "--cpus 1.x",     "--cpu-weight 0", "--cpu-weight 10001",
-		"--io 1K",	     "--io-weight 0",  "--inodes 3",	 "--on-timeout pause",
+		"--io 1K",	     "--io-weight 0",  "--inodes 3",	 "--on-timeout stop",
 		"--on-timeout none", "--swap 100000T", "--ttl 1ms",	 "--idle-ttl 0",
 	};
 

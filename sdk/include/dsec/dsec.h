@@ -489,6 +489,12 @@ struct dsec_holdings {
 	uint64_t forwards, inbounds, tokens_refused; /* inbounds: connections to ports now */
 	uint64_t quarantined,
 		slots_quarantined; /* sandboxes and slots that do not end: tried again */
+	uint64_t execs_undying;	   /* of execs: killed, their end told, and they do not die */
+	uint64_t execs_kept;	   /* over, and can be asked for still */
+	uint64_t files;		   /* operations on files */
+	uint64_t port_waits;	   /* for somebody to listen */
+	uint64_t imports;	   /* of images */
+	uint64_t sinks; /* streams of background children whose exec is over, read for nobody */
 };
 
 int64_t dsec_check(struct dsec *d, const struct dsec_call *call);

@@ -526,6 +526,8 @@ struct dsec_wire_check {
 	uint64_t networks, networks_ending, networks_reused, networks_discarded;
 	uint64_t forwards, inbounds, tokens_refused;
 	uint64_t quarantined, slots_quarantined; /* sandboxes and slots that do not end */
+	/* As struct dsec_holdings says. */
+	uint64_t execs_undying, execs_kept, files, port_waits, imports, sinks;
 	uint64_t reserved[4];
 };
 /* Alignment would be padding on one side only if a struct were not a multiple of 8. */

@@ -99,8 +99,12 @@ enum dsec_create_flag {
 	DSEC_CREATE_SCHED_IDLE = 8, /* runs only where nobody else wants the CPU */
 };
 
-/* What becomes of a sandbox whose ttl or idle_ttl passed. Others are refused. */
-enum dsec_on_timeout { DSEC_ON_TIMEOUT_DEFAULT = 0, DSEC_ON_TIMEOUT_DESTROY = 1 };
+/* What becomes of a sandbox whose ttl or idle_ttl passed. */
+enum dsec_on_timeout {
+	DSEC_ON_TIMEOUT_DEFAULT = 0, /* destroy */
+	DSEC_ON_TIMEOUT_DESTROY = 1,
+	DSEC_ON_TIMEOUT_PAUSE = 2, /* no engine can yet: DSEC_UNSUPPORTED */
+};
 
 enum dsec_network {
 	DSEC_NETWORK_DEFAULT = 0, /* none */
@@ -120,7 +124,11 @@ enum dsec_port_flag {
 };
 
 /* What becomes of a sandbox when the connection that created it ends. */
-enum dsec_disconnect { DSEC_DISCONNECT_KEEP = 0, DSEC_DISCONNECT_DESTROY = 1 };
+enum dsec_disconnect {
+	DSEC_DISCONNECT_KEEP = 0,
+	DSEC_DISCONNECT_DESTROY = 1,
+	DSEC_DISCONNECT_PAUSE = 2, /* no engine can yet: DSEC_UNSUPPORTED */
+};
 
 enum dsec_exec_flag {
 	DSEC_EXEC_CAPTURE = 1, /* head and tail of stdout and stderr come in the result */

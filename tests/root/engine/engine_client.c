@@ -305,6 +305,13 @@ void sandbox_end(struct dsec *d, struct dsec_id id)
 		note("destroy: code %u at \"%s\" %s", status.code, status.step, status.detail);
 }
 
+bool holdings_are_none(const struct dsec_holdings *h)
+{
+	return !h->sandboxes && !h->execs && !h->execs_kept && !h->execs_undying && !h->files &&
+	       !h->forwards && !h->inbounds && !h->port_waits && !h->imports && !h->sinks &&
+	       !h->quarantined && !h->slots_quarantined && !h->networks_ending;
+}
+
 struct dsec_holdings holdings_now(struct dsec *d)
 {
 	struct dsec_holdings holdings = { 0 };

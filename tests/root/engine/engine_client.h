@@ -88,6 +88,8 @@ struct dsec_status sandboxes_end(struct dsec *d, const struct dsec_id *ids, uint
 struct dsec_status ticket_end(struct dsec *d, int64_t ticket);
 /* size 0: the connection was lost. */
 struct dsec_holdings holdings_now(struct dsec *d);
+/* Nothing of a client's is held: every gauge of that is zero. */
+bool holdings_are_none(const struct dsec_holdings *h);
 uint32_t list_count(struct dsec *d);
 /* Destroys what is listed. */
 void list_destroy(struct dsec *d);

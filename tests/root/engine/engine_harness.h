@@ -97,6 +97,7 @@ unsigned engine_inits(const struct engine *e, pid_t *ret, unsigned max);
 unsigned engine_members(const struct engine *e, pid_t *ret, unsigned max);
 /* How many of the latter run a program of this name. */
 unsigned engine_running(const struct engine *e, const char *name);
+unsigned engine_named(const struct engine *e, const char *name, pid_t *ret, unsigned max);
 /* The slot ("s0/b12") that a process of a sandbox lives in. */
 bool engine_slot_of(const struct engine *e, pid_t pid, char ret[static 32]);
 uint64_t process_rss_bytes(pid_t pid);

@@ -167,7 +167,7 @@ unsigned engine_members(const struct engine *e, pid_t *ret, unsigned max)
 	return walk.count;
 }
 
-unsigned engine_running(const struct engine *e, const char *name)
+unsigned engine_named(const struct engine *e, const char *name, pid_t *ret, unsigned max)
 {
 	pid_t pids[ENGINE_PIDS_MAX];
 	unsigned members = engine_members(e, pids, ENGINE_PIDS_MAX), count = 0;
@@ -175,9 +175,18 @@ unsigned engine_running(const struct engine *e, const char *name)
 
 	for (unsigned i = 0; i < members; i++) {
 		process_name(pids[i], found);
-		count += !strcmp(found, name);
+		if (strcmp(found, name) != 0)
+			continue;
+		if (count < max)
+			ret[count] = pids[i];
+		count++;
 	}
 	return count;
+}
+
+unsigned engine_running(const struct engine *e, const char *name)
+{
+	return engine_named(e, name, NULL, 0);
 }
 
 bool engine_slot_of(const struct engine *e, pid_t pid, char ret[static 32])
@@ -345,15 +354,16 @@ static bool is_idle(struct engine *e, char *why, size_t size)
 	bool only_workers = children_are_workers(e, &workers);
 
 	fds = process_fd_count(engine_pid(e));
-	(void)snprintf(why, size,
-		       "sandboxes %llu execs %llu rebuilding %llu launchers %llu: members %u, "
-		       "workers %u%s, descriptors %u (%u before)",
-		       (unsigned long long)h.sandboxes, (unsigned long long)h.execs,
-		       (unsigned long long)h.slots_rebuilding, (unsigned long long)h.launchers,
-		       members, workers, only_workers ? "" : " and others", fds, e->fd_count);
-	return h.size && !h.sandboxes && !h.execs && !h.slots_rebuilding &&
-	       h.slots == h.slots_free && h.launchers == workers && !members && only_workers &&
-	       fds <= e->fd_count;
+	(void)snprintf(
+		why, size,
+		"sandboxes %llu execs %llu others %d rebuilding %llu launchers %llu: members %u, "
+		"workers %u%s, descriptors %u (%u before)",
+		(unsigned long long)h.sandboxes, (unsigned long long)h.execs,
+		!holdings_are_none(&h), (unsigned long long)h.slots_rebuilding,
+		(unsigned long long)h.launchers, members, workers,
+		only_workers ? "" : " and others", fds, e->fd_count);
+	return h.size && holdings_are_none(&h) && !h.slots_rebuilding && h.slots == h.slots_free &&
+	       h.launchers == workers && !members && only_workers && fds <= e->fd_count;
 }
 
 void engine_expect_idle(struct engine *e)

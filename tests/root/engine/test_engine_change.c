@@ -157,7 +157,9 @@ static void what_makes_no_sense_changes_nothing(struct engine *e)
 		{ { .set = 16 }, "change.set" },
 		{ { .set = DSEC_CHANGE_TTL, .ttl_s = UINT32_MAX }, "change.ttl" },
 		{ { .set = DSEC_CHANGE_IDLE_TTL, .ttl_s = 9 }, "change.ttl" },
-		{ { .set = DSEC_CHANGE_ON_TIMEOUT, .on_timeout = 2 }, "change.on_timeout" },
+		{ { .set = DSEC_CHANGE_ON_TIMEOUT, .on_timeout = 3 }, "change.on_timeout" },
+		{ { .set = DSEC_CHANGE_ON_TIMEOUT, .on_timeout = DSEC_ON_TIMEOUT_PAUSE },
+		  "change.on_timeout" },
 		{ { .set = DSEC_CHANGE_TTL, .ttl_s = 9, .labels = small, .label_count = 1 },
 		  "change.labels" },
 		/* It has as much already. */
@@ -181,7 +183,10 @@ static void what_makes_no_sense_changes_nothing(struct engine *e)
 		c.size = sizeof c;
 		struct dsec_status s = change_one(e->d, id, &c);
 
-		if (!expect(s.code == DSEC_INVALID && s.blame == DSEC_BLAME_CALLER &&
+		uint32_t code = c.on_timeout == DSEC_ON_TIMEOUT_PAUSE ? DSEC_UNSUPPORTED :
+									DSEC_INVALID;
+
+		if (!expect(s.code == code && s.blame == DSEC_BLAME_CALLER &&
 			    !strcmp(s.step, wrong[i].step)))
 			note("%zu: code %u at \"%s\"", i, s.code, s.step);
 	}

@@ -1,6 +1,7 @@
 /*
- * What does not end: a sandbox whose PID 1 cannot be reaped, a worker that hangs at any step of a
- * create. Everything has its deadline, is told by name, and gives back what it held.
+ * What does not end: a sandbox whose PID 1 cannot be reaped, a program that no signal ends, a
+ * worker that hangs at any step of a create. Everything has its deadline, is told by name, and
+ * gives back what it held.
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/slowness.h"
 
-enum { DESTROY_MS = 10000, SLACK_MS = 5000, RETRY_MS = 5000 };
+enum { DESTROY_MS = 10000, EXEC_MS = 5500, SLACK_MS = 5000, RETRY_MS = 5000 };
 
 /* The one PID 1 that is not among `before`. */
 static pid_t init_new(struct engine *e, const pid_t *before, unsigned had)
@@ -108,6 +109,77 @@ static void what_cannot_be_ended_is_quarantined_and_said_so(struct engine *e)
 	expect(until(RETRY_MS + longer(SLACK_MS), state_of(e->d, id) == DSEC_STATE_ENDED));
 	expect(holdings_now(e->d).quarantined == 0 && !list_has(e->d, id));
 	sandbox_end(e->d, neighbour);
+}
+
+/* Stops where it would end, and no signal ends that: as in a system call that does not return. */
+static pid_t unkillable_make(struct engine *e, const char *name)
+{
+	pid_t pids[8];
+	unsigned count = engine_named(e, name, pids, 8);
+
+	for (unsigned i = 0; i < count && i < 8; i++)
+		if (ptrace(PTRACE_SEIZE, pids[i], NULL, PTRACE_O_TRACEEXIT) == 0)
+			return pids[i];
+	return -1;
+}
+
+static void unkillable_release(pid_t pid)
+{
+	int status;
+
+	expect(waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status) &&
+	       ptrace(PTRACE_DETACH, pid, NULL, NULL) == 0);
+}
+
+static bool ends_undying(const struct ran *ran, uint32_t reason)
+{
+	if (ran->status.code == DSEC_FAILED && ran->status.blame == DSEC_BLAME_PLATFORM &&
+	    !strcmp(ran->status.step, "exec.kill") && ran->result &&
+	    ran->result->reason == reason && ran_wrote(ran, 1, "a\n", 2))
+		return true;
+	ran_note(ran);
+	return false;
+}
+
+static void an_exec_that_does_not_die_is_told_and_quarantines_its_sandbox(struct engine *e)
+{
+	struct dsec_id id = sandbox_make(e->d);
+	struct command c = SH("echo a; exec sleep 1000"), fed = SH("echo a; exec sleep 999");
+	int64_t timed, taken;
+	struct dsec_status s;
+	double begun_ms;
+	pid_t pids[2];
+
+	c.timeout_ms = 500;
+	timed = command_start(e->d, id, &c, NULL);
+	expect(until(5000, engine_running(e, "sleep") == 1));
+	pids[0] = unkillable_make(e, "sleep");
+	begun_ms = clock_ms();
+	auto_ran struct ran ran = command_wait(e->d, timed);
+
+	expect(pids[0] > 0 && ends_undying(&ran, DSEC_TIMEOUT));
+	expect(clock_ms() - begun_ms < EXEC_MS + (double)longer(SLACK_MS));
+	expect(holdings_now(e->d).execs_undying == 1 && holdings_now(e->d).execs == 1);
+	/* Its sandbox works until it is to end; then it cannot, and others that wait are told. */
+	auto_ran struct ran next = shell_run(e->d, id, "echo fine");
+
+	expect(ran_says(&next, "fine\n") && state_of(e->d, id) == DSEC_STATE_RUNNING);
+	fed.flags = DSEC_EXEC_STREAM | DSEC_EXEC_CAPTURE | DSEC_EXEC_INPUT_STREAM;
+	taken = command_start(e->d, id, &fed, NULL);
+	expect(until(5000, engine_running(e, "sleep") == 2));
+	pids[1] = unkillable_make(e, "sleep"); /* not the first, which is traced already */
+	s = sandboxes_end(e->d, &id, 1);
+	expect(is_quarantine(&s) && state_of(e->d, id) == DSEC_STATE_QUARANTINED);
+	auto_ran struct ran last = command_wait(e->d, taken);
+
+	expect(pids[1] > 0 && ends_undying(&last, DSEC_KILLED));
+	expect(holdings_now(e->d).execs_undying == 2);
+	unkillable_release(pids[0]);
+	unkillable_release(pids[1]);
+	expect(until(RETRY_MS + longer(SLACK_MS), state_of(e->d, id) == DSEC_STATE_ENDED));
+	struct dsec_holdings held = holdings_now(e->d);
+
+	expect(holdings_are_none(&held));
 }
 
 /* Stopping has a bound and a report; what is left is left to the next engine, which sweeps it. */
@@ -220,6 +292,7 @@ static void a_create_that_hangs_fails_and_gives_back_its_place(struct engine *e)
 
 static const struct claim undead[] = {
 	CLAIM(what_cannot_be_ended_is_quarantined_and_said_so),
+	CLAIM(an_exec_that_does_not_die_is_told_and_quarantines_its_sandbox),
 	CLAIM(stopping_does_not_wait_for_what_cannot_be_ended),
 };
 static const struct claim hangs[] = {

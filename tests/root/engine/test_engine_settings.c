@@ -71,7 +71,8 @@ static const struct wish wishes[] = {
 	WISH("disk", disk_bytes, 16 * MIB, 100, 0),
 	WISH("inodes", inodes, 500, 3, 0),
 	WISH("output_limit", output_limit_bytes, 5000, 1ull << 50, 0),
-	WISH("on_timeout", on_timeout, DSEC_ON_TIMEOUT_DESTROY, 2, 0),
+	WISH("on_timeout", on_timeout, DSEC_ON_TIMEOUT_DESTROY, 3, 0),
+	WISH("on_disconnect", on_disconnect, DSEC_DISCONNECT_KEEP, 3, 0),
 };
 
 static struct dsec_create_opts wish_opts(const struct wish *wish, uint64_t value)
@@ -139,6 +140,21 @@ static void a_limit_out_of_its_range_is_refused_by_name(struct engine *e)
 	struct asked asked = ask(e->d, &both);
 
 	expect(names(&asked.status, DSEC_INVALID, "cpu_weight"));
+}
+
+/* Never ignored: it would be destroyed. */
+static void what_is_to_be_paused_is_refused_by_name(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct asked asked;
+
+	opts.on_timeout = DSEC_ON_TIMEOUT_PAUSE;
+	asked = ask(e->d, &opts);
+	expect(names(&asked.status, DSEC_UNSUPPORTED, "on_timeout"));
+	opts.on_timeout = DSEC_ON_TIMEOUT_DEFAULT;
+	opts.on_disconnect = DSEC_DISCONNECT_PAUSE;
+	asked = ask(e->d, &opts);
+	expect(names(&asked.status, DSEC_UNSUPPORTED, "on_disconnect"));
 }
 
 static void a_default_that_cannot_be_enforced_is_told(struct engine *e)
@@ -305,6 +321,7 @@ static const struct claim claims[] = {
 	CLAIM(the_peak_of_one_with_a_limit_is_its_own),
 	CLAIM(a_limit_is_enforced_or_refused_by_name),
 	CLAIM(a_limit_out_of_its_range_is_refused_by_name),
+	CLAIM(what_is_to_be_paused_is_refused_by_name),
 	CLAIM(a_default_that_cannot_be_enforced_is_told),
 	CLAIM(processes_stop_at_the_limit_that_was_asked_for),
 	CLAIM(what_runs_when_idle_cannot_leave_it),
