@@ -65,6 +65,7 @@ struct import_options {
 	struct import_limits limits;
 	int stream_fd;	/* it reads the archive here: the other end is written to, then closed */
 	int status_fd;	/* it writes frames here */
+	int group_fd;	/* of import_group_make(): it is born there */
 	int scratch_fd; /* an empty directory of this import's own; IMPORT_RESULT appears in it */
 };
 
@@ -74,6 +75,13 @@ struct import_options {
 int import_start(const struct import_options *options, pid_t *ret_pid);
 /* The same program empties a directory; exit status 0: it is empty. */
 int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid);
+
+/* A control group for an import, below the instance's, with limits; numbers come only once. */
+int import_group_make(int root_fd, uint64_t number, int *ret_fd);
+/* Every process in it is killed. Only where it is removed afterwards. */
+void import_group_kill(int group_fd);
+/* After the import was reaped. -EBUSY: something in it did not die within a second; it stays. */
+int import_group_remove(int root_fd, uint64_t number, int group_fd);
 
 enum import_frame_kind { IMPORT_PROGRESS = 1, IMPORT_DONE, IMPORT_FAILED };
 

@@ -216,6 +216,11 @@ struct io *control_io(struct control *control)
 	return control->io;
 }
 
+int control_cgroup(const struct control *control)
+{
+	return control->cgroup_fd;
+}
+
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;

@@ -27,6 +27,7 @@ int control_close(struct control *control);
 
 /* For mail, images and imports. */
 struct io *control_io(struct control *control);
+int control_cgroup(const struct control *control); /* the instance's root; borrowed */
 struct image_table *control_images(struct control *control);
 const struct config *control_config(const struct control *control);
 struct imports *control_imports(struct control *control);

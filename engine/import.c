@@ -254,6 +254,7 @@ struct status import_part(struct part *part, const char *name, const char *tag)
 	if (in) {
 		in->part = part;
 		in->kind = (enum import_kind)part->request->body.image.kind;
+		in->group_fd = -1;
 		(void)snprintf(in->name, sizeof in->name, "%s", name);
 		(void)snprintf(in->tag, sizeof in->tag, "%s", tag);
 		r = pipes_make(in);

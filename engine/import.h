@@ -41,6 +41,8 @@ struct importing {
 	struct importing *next;
 	int its_stream_fd, its_status_fd; /* until the process has them; -1 */
 	int pid;			  /* 0: none to kill */
+	uint64_t group;			  /* the number of its control group */
+	int group_fd;			  /* -1: none */
 	struct io_op op;
 	siginfo_t info;
 	struct scratch scratch;
@@ -67,6 +69,7 @@ struct imports {
 	struct importing *live;
 	struct scratches scratches;
 	uint32_t count;
+	uint64_t groups_made;
 	bool stopping;
 };
 

@@ -35,6 +35,28 @@ static void fds_drop(struct importing *in)
 
 /* ---- the end ---- */
 
+/* What of it is left dies now. */
+static void group_drop(struct control *control, struct importing *in)
+{
+	int r;
+
+	if (in->group_fd < 0)
+		return;
+	r = import_group_remove(control_cgroup(control), in->group, in->group_fd);
+	if (r < 0)
+		log_error("import group stays number=%llu err=%s, continuing",
+			  (unsigned long long)in->group, strerror(-r));
+	cleanup_close(&in->group_fd);
+	in->group_fd = -1;
+}
+
+/* All of it at once: no child of it outlives the moment. */
+static void process_kill(struct importing *in)
+{
+	if (in->pid > 0)
+		import_group_kill(in->group_fd);
+}
+
 static void import_swept(struct scratch *scratch)
 {
 	struct importing *in = scratch->owner;
@@ -74,6 +96,7 @@ static void import_reaped(struct io_op *op, int res)
 	struct control *control = in->scratch.control;
 
 	in->pid = 0;
+	group_drop(control, in);
 	if (res < 0 || in->info.si_code != CLD_EXITED) {
 		in->result = -EOWNERDEAD; /* its children may have told what came of that */
 	} else if (in->info.si_status) {
@@ -121,6 +144,13 @@ static int import_admit(struct control *control, struct importing *in, uint64_t 
 static int import_launch(struct control *control, struct importing *in, uint64_t free_min)
 {
 	const struct config *config = control_config(control);
+	int r;
+
+	in->step = "cgroup";
+	in->group = ++control_imports(control)->groups_made;
+	r = import_group_make(control_cgroup(control), in->group, &in->group_fd);
+	if (r < 0)
+		return r;
 	struct import_options options = {
 		.program_path = config->import_path,
 		.kind = in->kind,
@@ -129,13 +159,17 @@ static int import_launch(struct control *control, struct importing *in, uint64_t
 			    .free_min = free_min,
 			    .files_max = IMAGE_FILES_MAX,
 			    .layers_max = IMAGE_LAYERS_MAX },
+		.group_fd = in->group_fd,
 		.scratch_fd = in->scratch.fd,
 		.stream_fd = in->its_stream_fd,
 		.status_fd = in->its_status_fd,
 	};
 
 	in->step = "start";
-	return import_start(&options, &in->pid);
+	r = import_start(&options, &in->pid);
+	if (r < 0)
+		group_drop(control, in);
+	return r;
 }
 
 void import_begin(struct mail *mail, void *owner)
@@ -178,8 +212,7 @@ void import_kill(struct mail *mail, void *owner)
 	struct importing *in = container_of(mail, struct importing, cancel_mail);
 	struct control *control = owner;
 
-	if (in->pid > 0)
-		(void)kill(in->pid, SIGKILL); /* not reaped: its own */
+	process_kill(in);
 	in->cancel_mail.deliver = import_kill_home;
 	mail_send(control_io(control), in->part->shard->io, &in->cancel_mail);
 }
@@ -197,8 +230,7 @@ void imports_stop(struct control *control)
 
 	imports->stopping = true;
 	for (struct importing *in = imports->live; in; in = in->next)
-		if (in->pid > 0)
-			(void)kill(in->pid, SIGKILL); /* not reaped: its own */
+		process_kill(in);
 }
 
 bool imports_live(struct control *control)

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct start {
 	const char *program;
 	char *const *argv;
 	int stream_fd, status_fd, scratch_fd, report_fd; /* stream, status: -1: /dev/null */
+	int group_fd;					 /* -1: where the engine is */
 	pid_t parent;
 };
 
@@ -69,6 +71,18 @@ static int start_wait(int report_fd, pid_t pid)
 	return bytes == sizeof error && error > 0 ? -error : -EIO;
 }
 
+/* As fork(), and where it is born is said. No handler of the C library runs. */
+static pid_t start_clone(int group_fd)
+{
+	struct clone_args args = { .exit_signal = SIGCHLD };
+
+	if (group_fd >= 0) {
+		args.flags = CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)group_fd;
+	}
+	return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
 static int start_fork(struct start *start, pid_t *ret_pid)
 {
 	int ends[2], r;
@@ -81,7 +95,7 @@ static int start_fork(struct start *start, pid_t *ret_pid)
 
 	start->report_fd = its;
 	start->parent = getpid();
-	pid = fork();
+	pid = start_clone(start->group_fd);
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
@@ -101,7 +115,8 @@ int import_start(const struct import_options *o, pid_t *ret_pid)
 			       .argv = argv,
 			       .stream_fd = o->stream_fd,
 			       .status_fd = o->status_fd,
-			       .scratch_fd = o->scratch_fd };
+			       .scratch_fd = o->scratch_fd,
+			       .group_fd = o->group_fd };
 
 	if (snprintf(tag, sizeof tag, "%s", o->tag) >= (int)sizeof tag)
 		return -EINVAL;
@@ -121,7 +136,8 @@ int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid)
 			       .argv = argv,
 			       .stream_fd = -1,
 			       .status_fd = -1,
-			       .scratch_fd = directory_fd };
+			       .scratch_fd = directory_fd,
+			       .group_fd = -1 };
 
 	return start_fork(&start, ret_pid);
 }

@@ -126,6 +126,12 @@ static uint64_t processes_count(const char *folder, struct residue *residue, boo
 	return count;
 }
 
+/* An import's: its engine accounts for it by a gauge. */
+static bool is_import(const char *name)
+{
+	return !strncmp(name, "import", 6) && isdigit((unsigned char)name[6]);
+}
+
 static void folder_enter(struct walk *walk, const FTSENT *entry)
 {
 	struct residue *residue = walk->residue;
@@ -137,6 +143,8 @@ static void folder_enter(struct walk *walk, const FTSENT *entry)
 		walk->slot_live = walk->running && slot_is_live(entry->fts_path, walk->live);
 		residue->slots += walk->running;
 	}
+	if (walk->running && is_import(entry->fts_name))
+		return;
 	processes =
 		processes_count(entry->fts_path, residue, !(walk->slot_level && walk->slot_live));
 	if (walk->slot_level && walk->slot_live) {

@@ -86,6 +86,12 @@ class Engine:
                 names[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
         return [pid for pid, name in names.items() if name == "dsec-import"]
 
+    def groups(self):
+        """Control groups of imports."""
+        mount = next(line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()
+                     if line.split()[2] == "cgroup2")
+        return sorted(Path(mount, f"dsec-{self.instance}").glob("import*"))
+
     def dsec(self, *words, **options):
         options.setdefault("stdin", subprocess.DEVNULL if "input" not in options else None)
         if options["stdin"] is None:
@@ -356,6 +362,7 @@ class ImageTest(unittest.TestCase):
 
     def check_nothing_is_left(self, name):
         self.assertTrue(eventually(lambda: not self.engine.importers()))
+        self.assertTrue(eventually(lambda: not self.engine.groups()), self.engine.groups())
         self.assertTrue(eventually(lambda: not self.engine.left()), self.engine.left())
         self.assertNotIn(name, self.rows())
 
@@ -367,6 +374,30 @@ class ImageTest(unittest.TestCase):
         self.assertIn(b"import cancelled", said)
         self.assertEqual(self.engine.importers(), [])
         self.check_nothing_is_left("cancelled")
+
+    def test_all_of_an_import_is_limited_together_and_ends_together(self):
+        child = self.begin("grouped")
+        group, = self.engine.groups()
+
+        def members():
+            return set(map(int, (group / "cgroup.procs").read_text().split()))
+        self.assertTrue(eventually(lambda: len(members()) == 2), "supervisor and unpacker")
+        here = members()
+        self.assertIn(self.engine.importers()[0], here)
+        for name, value in {"memory.max": "2097152000", "memory.oom.group": "1", "pids.max": "8",
+                            "cpu.weight": "20"}.items():
+            if (group / name).exists():
+                self.assertEqual((group / name).read_text().strip(), value, name)
+        # What is stopped does not keep it: all are killed at once.
+        for pid in here:
+            os.kill(pid, signal.SIGSTOP)
+        self.good("check", "--instance", self.engine.instance)
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=RUN_S)
+        self.assertEqual(child.returncode, 128 + signal.SIGINT)
+        for pid in here:
+            self.assertFalse(Path(f"/proc/{pid}").exists())
+        self.check_nothing_is_left("grouped")
 
     def test_a_clients_death_cancels(self):
         child = self.begin("orphan")
