@@ -116,6 +116,7 @@ struct run_spec {
 	const char *strings; /* argv, env, cwd: packed, each ends with NUL; lives until started() */
 	uint32_t string_bytes, argument_count, environment_count;
 	const char *user;
+	bool wants_home; /* HOME is added: what the sandbox's password file says of the user */
 	/* The program is the file helper (backends/guest/protocol.h): it has no strings. */
 	bool is_helper;
 	int stdin_fd; /* -1: /dev/null */

@@ -164,10 +164,10 @@ static bool is_set_above(const struct variables *sources, uint32_t source, const
 	return false;
 }
 
-/* What nothing above sets. The wished ones are packed already. */
-static void pack_env(struct packing *p, const struct variables *sources, bool is_root)
+/* What nothing above sets. The wished ones are packed already. True: HOME is to be found out. */
+static bool pack_env(struct packing *p, const struct variables *sources)
 {
-	static const char *const defaults[] = { PATH_DEFAULT, "HOME=/root" };
+	static const char path[] = PATH_DEFAULT, home[] = "HOME=";
 
 	for (uint32_t source = ENV_OWN; source < ENV_SOURCES; source++) {
 		const struct variables *v = &sources[source];
@@ -179,12 +179,9 @@ static void pack_env(struct packing *p, const struct variables *sources, bool is
 				pack(p, entry, v->items[i].bytes);
 		}
 	}
-	for (uint32_t i = 0; i < (is_root ? 2 : 1); i++) {
-		uint32_t bytes = (uint32_t)strlen(defaults[i]);
-
-		if (!is_set_above(sources, ENV_SOURCES, defaults[i], bytes))
-			pack(p, defaults[i], bytes);
-	}
+	if (!is_set_above(sources, ENV_SOURCES, path, sizeof path - 1))
+		pack(p, path, sizeof path - 1);
+	return !is_set_above(sources, ENV_SOURCES, home, sizeof home - 1);
 }
 
 /* ---- all of it ---- */
@@ -254,7 +251,7 @@ struct status exec_strings(const struct sandbox *sandbox, const struct request *
 	variables_read(&sources[ENV_WISHED], w, &wish->env);
 	variables_read(&sources[ENV_OWN], &own_wire, &own_env);
 	variables_of(&sources[ENV_IMAGE], record);
-	pack_env(&p, sources, !*user || !strcmp(user, "root"));
+	ret->wants_home = pack_env(&p, sources);
 	ret->environment_count = p.count;
 	if (wish->cwd.bytes)
 		pack(&p, w->payload + wish->cwd.at, wish->cwd.bytes);

@@ -73,10 +73,18 @@ static bool id_read(const char **at, uint32_t *ret)
 	return number_read(at, ret) && *ret < IDS_MAX;
 }
 
+/* Whatever is wrong with the file: who names both ids does not depend on it. */
+static void home_find(struct child *child, struct passwd_entry *entry)
+{
+	struct passwd_entry found;
+
+	if (passwd_find(child, &(struct passwd_wish){ .uid = entry->uid }, &found) >= 0)
+		entry->home = found.home;
+}
+
 /*
- * "7:8" asks nobody. "7" takes the group from the entry of that uid, and gid 7 where there is none.
- * A name must have an entry; it
- * begins with no digit.
+ * "7:8" asks for a home only. "7" takes the group from the entry of that uid, and gid 7 where there
+ * is none. A name must have an entry; it begins with no digit.
  */
 static long user_find(struct child *child, const char *user, struct passwd_entry *ret)
 {
@@ -88,8 +96,13 @@ static long user_find(struct child *child, const char *user, struct passwd_entry
 	if (*at >= '0' && *at <= '9') {
 		if (!id_read(&at, &ret->uid))
 			return -EINVAL;
-		if (*at == ':')
-			return at++, id_read(&at, &ret->gid) && *at == 0 ? 0 : -EINVAL;
+		if (*at == ':') {
+			at++;
+			if (!id_read(&at, &ret->gid) || *at != 0)
+				return -EINVAL;
+			home_find(child, ret);
+			return 0;
+		}
 		if (*at != 0)
 			return -EINVAL;
 		ret->gid = ret->uid;

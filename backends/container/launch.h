@@ -76,6 +76,7 @@ enum launch_flag {
 	 * one. No descriptors come along; the reply carries the master, and a failure none.
 	 */
 	LAUNCH_TTY = 2048,
+	LAUNCH_HOME = 16384,  /* LAUNCH_EXEC: HOME is the user's, after the other variables */
 	LAUNCH_EGRESS = 4096, /* LAUNCH_NETWORK_MAKE, _DROP: with a way to the router */
 };
 
@@ -171,8 +172,9 @@ struct launch_request {
 	uint32_t egress_address; /* LAUNCH_EGRESS: the first of its four, in host byte order */
 	/*
 	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
-	 * asks none either. "1000" and a name are looked up in the sandbox's own /etc/passwd; a
-	 * number that has no entry gets that number as its group, a name without one is an error.
+	 * asks it for a home only, which is / where it has none. "1000" and a name are looked up
+	 * in the sandbox's own /etc/passwd; a number that has no entry gets that number as its
+	 * group, a name without one is an error.
 	 */
 	char user[LAUNCH_USER_BYTES_MAX];
 	char hostname[LAUNCH_HOSTNAME_BYTES_MAX]; /* LAUNCH_SPAWN */

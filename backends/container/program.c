@@ -63,6 +63,21 @@ static long folder_enter(struct child *child, const char *home)
 	return r;
 }
 
+/* The slot that the worker left is this child's alone: no other runs before its program does. */
+static void home_put(struct child *child, const char *home)
+{
+	const struct order *o = &child->worker->order;
+	static const char name[] = "HOME=";
+
+	if (!(o->request.flags & LAUNCH_HOME))
+		return;
+	if (*home != '/' || strlen(home) >= STACK_HOME_BYTES - sizeof name)
+		home = "/";
+	memcpy(child->home, name, sizeof name - 1);
+	memcpy(child->home + sizeof name - 1, home, strlen(home) + 1);
+	o->envp[o->request.environment_count] = child->home;
+}
+
 static const char *path_find(char *const *envp)
 {
 	for (; *envp; envp++)
@@ -159,6 +174,8 @@ static long program_child(struct child *child)
 		r = credentials_root(child);
 	if (r >= 0)
 		r = credentials_user(child, &home);
+	if (r >= 0)
+		home_put(child, home);
 	if (r >= 0)
 		r = folder_enter(child, home);
 	if (r >= 0 && is_helper)

@@ -319,6 +319,8 @@ static void run_strings(struct container_run *run, struct launch_request *reques
 	}
 	request->argument_count = spec->argument_count;
 	request->environment_count = spec->environment_count;
+	if (spec->wants_home)
+		request->flags |= LAUNCH_HOME;
 	for (uint32_t i = 0; i < spec->limit_count; i++)
 		run->limits[i] = (struct launch_limit){ spec->limits[i].resource, 0,
 							spec->limits[i].soft,

@@ -23,6 +23,7 @@ struct stack {
 	char guard[PAGE_BYTES];
 	char bytes[STACK_BYTES];
 	char text[STACK_TEXT_BYTES];
+	char home[STACK_HOME_BYTES];
 	uint32_t tid; /* a futex: the kernel clears it when the child leaves this memory */
 	int32_t error;
 	struct child child;
@@ -137,6 +138,7 @@ long child_spawn(struct worker *w, struct spawn *spawn)
 	stack->child = spawn->child;
 	stack->child.worker = w;
 	stack->child.text = stack->text;
+	stack->child.home = stack->home;
 	spawn->pid = 0;
 	spawn->pidfd = -1;
 	r = LAUNCH_TRY(&w->attempt, LAUNCH_STEP_CLONE, stack_clone(&args, stack, w->secret));

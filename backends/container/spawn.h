@@ -18,6 +18,7 @@ enum {
 	STACKS_MAX = 64,
 	STACK_BYTES = 32 * 1024,
 	STACK_TEXT_BYTES = 64 * 1024,
+	STACK_HOME_BYTES = 4096 + 8,
 };
 
 /* Handed to the child by value; descriptors are the worker's, valid in its copy of the table. */
@@ -26,6 +27,7 @@ struct child {
 	struct attempt attempt;
 	int fds[4];
 	char *text; /* STACK_TEXT_BYTES of the child's own */
+	char *home; /* STACK_HOME_BYTES, too: a variable of its environment */
 };
 
 struct spawn {

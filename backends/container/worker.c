@@ -93,7 +93,7 @@ static bool order_split(struct worker *w)
 			*slot++ = at;
 		at = nul + 1;
 	}
-	*slot = NULL;
+	slot[0] = slot[1] = NULL; /* the first is HOME's, where it is wanted */
 	return found == strings && at == end;
 }
 

@@ -53,7 +53,7 @@ struct worker {
 	struct order order;
 	uint32_t pristine_bytes; /* 0: not known yet */
 	char pristine[WORKER_PROOF_BYTES_MAX], proof[WORKER_PROOF_BYTES_MAX];
-	char *pointers[LAUNCH_ARGUMENTS_MAX + 2];
+	char *pointers[LAUNCH_ARGUMENTS_MAX + 3]; /* two ends, and room for HOME */
 	char payload[LAUNCH_PAYLOAD_BYTES_MAX] __attribute__((aligned(8)));
 };
 

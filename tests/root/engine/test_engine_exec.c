@@ -129,6 +129,8 @@ static void all_of_a_large_input_arrives_or_nobody_waits_for_it(struct engine *e
 
 /* ---- surroundings ---- */
 
+#define HOME_SAYS .argv = { "/bin/sh", "-c", "echo \"$HOME\"" }
+
 static void environment_directory_and_user_are_as_asked(struct engine *e)
 {
 	static const struct {
@@ -150,9 +152,30 @@ static void environment_directory_and_user_are_as_asked(struct engine *e)
 		{ { .argv = { "id" }, .user = "1000" }, "uid=1000(agent) gid=1000(agent)\n" },
 		{ { .argv = { "id" }, .user = "7:8" }, "uid=7 gid=8\n" },
 		{ { .argv = { "id" }, .user = "4242" }, "uid=4242 gid=4242\n" },
+		{ { .argv = { "env" }, .user = "agent" },
+		  "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+		  "HOME=/home/agent\n" },
+		{ { .argv = { "env" }, .env = { "PATH=/usr/bin", "HOME=" }, .user = "agent" },
+		  "PATH=/usr/bin\nHOME=\n" },
+		{ { HOME_SAYS, .user = "1000:8" }, "/home/agent\n" },
+		{ { HOME_SAYS, .user = "7:8" }, "/\n" },
+		{ { HOME_SAYS, .user = "4242" }, "/\n" },
+		{ { HOME_SAYS, .user = "root" }, "/root\n" },
+		{ { HOME_SAYS, .user = "other" }, "/a b\n" },
+		{ { HOME_SAYS, .user = "relative" }, "/\n" },
+		{ { HOME_SAYS, .user = "long" }, "/\n" },
+		{ { HOME_SAYS, .user = "nohome" }, "/\n" },
+		/* Whatever the file has become, both ids were named. */
+		{ { .argv = { "/bin/sh", "-c", "rm /etc/passwd; mkfifo /etc/passwd" } }, "" },
+		{ { HOME_SAYS, .user = "1000:8" }, "/\n" },
 	};
 	struct dsec_id id = sandbox_make(e->d);
+	auto_ran struct ran added =
+		shell_run(e->d, id,
+			  "printf 'other:x:76:76::/a b:/bin/sh\nlong:x:77:77::/%05000d:/bin/sh\n"
+			  "relative:x:78:78::tmp:/bin/sh\nnohome:x:79:79:::\n' 0 >>/etc/passwd");
 
+	expect(ran_exited(&added, 0));
 	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++) {
 		auto_ran struct ran ran = command_run(e->d, id, &rows[i].c);
 

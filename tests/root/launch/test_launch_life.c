@@ -107,9 +107,9 @@ static void users_are_resolved_inside(struct harness *h)
 	} fine[] = {
 		{ "user", "uid=1000:1000 gid=1001:1001 groups=0 cwd=/home/user " },
 		{ "1000", "uid=1000:1000 gid=1001:1001 groups=0 cwd=/home/user " },
-		{ "1000:7", "uid=1000:1000 gid=7:7 groups=0 cwd=/ " },
+		{ "1000:7", "uid=1000:1000 gid=7:7 groups=0 cwd=/home/user " },
 		{ "4242", "uid=4242:4242 gid=4242:4242 groups=0 cwd=/ " },
-		{ "0:5", "uid=0:0 gid=5:5 groups=0 cwd=/ " },
+		{ "0:5", "uid=0:0 gid=5:5 groups=0 cwd=/root " },
 		{ "root", "uid=0:0 gid=0:0 groups=0 cwd=/root " },
 	};
 	static const struct {
