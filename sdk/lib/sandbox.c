@@ -1,6 +1,6 @@
 /*
  * The two conveniences that block: a sandbox with defaults, and a program in it. Called by
- * applications; they use dsec.h's own functions and nothing beneath.
+ * applications; they use dsec.h's own functions, and beneath those dsec__owned() alone.
  */
 #include <errno.h>
 #include <stdbool.h>

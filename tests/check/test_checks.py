@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import format as formatting  # noqa: E402
 import headers  # noqa: E402
+import manuals  # noqa: E402
 import objects  # noqa: E402
 import symbols  # noqa: E402
 import tidy  # noqa: E402
@@ -240,6 +241,27 @@ class SymbolsTest(unittest.TestCase):
         self.assertEqual(self.wrong(listing=more), ["dsec__hidden@: exported, not in the map"])
         other = self.LISTING.replace("dsec_a@@V_1", "dsec_a@@V_2")
         self.assertEqual(len(self.wrong(listing=other)), 2)
+
+
+class ManualsTest(unittest.TestCase):
+    HEADER = "int dsec_a(int b); int dsec_b(void);"
+    PAGE = """.Fn dsec_a "int dsec_x"
+.Fn dsec_b
+.Sh DESCRIPTION
+.Fn dsec_a , dsec_b :
+.Sh OWNERSHIP
+"""
+
+    def test_functions_that_a_page_lacks_or_makes_up_are_found(self):
+        self.assertEqual(list(manuals.missing_functions(self.HEADER, self.PAGE)), [])
+        less = self.PAGE.replace(".Fn dsec_a , dsec_b :", ".Fn dsec_a ")
+        self.assertEqual(list(manuals.missing_functions(self.HEADER, less)),
+                         ["dsec.3: dsec_b is not described"])
+        less = self.PAGE.replace(".Fn dsec_b\n", "")
+        self.assertEqual(list(manuals.missing_functions(self.HEADER, less)),
+                         ["dsec.3: dsec_b has no synopsis"])
+        self.assertEqual(list(manuals.missing_functions("int dsec_a(int b);", self.PAGE)),
+                         ["dsec.3: there is no dsec_b"])
 
 
 class FormatTest(unittest.TestCase):

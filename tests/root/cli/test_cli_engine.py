@@ -120,6 +120,8 @@ class PrivateTest(CliTest):
 class EngineFixture(CliTest):
     """An engine that runs."""
 
+    sandboxes_max = 64
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -131,7 +133,7 @@ class EngineFixture(CliTest):
             cls.engine = subprocess.Popen(
                 [DSECD, "--instance", cls.instance, "--socket", cls.socket]
                 + ["--images", cls.images, "--ready-fd", str(writer)]
-                + ["--shards", "2", "--sandboxes-max", "64"],
+                + ["--shards", "2", "--sandboxes-max", str(cls.sandboxes_max)],
                 pass_fds=[writer], stdout=log, stderr=log,
             )
         cls.addClassCleanup(cls.engine_stop)
