@@ -119,6 +119,7 @@ struct run_spec {
 	bool wants_home; /* HOME is added: what the sandbox's password file says of the user */
 	/* The program is the file helper (backends/guest/protocol.h): it has no strings. */
 	bool is_helper;
+	bool counts;  /* run->box_cpu_us is wanted */
 	int stdin_fd; /* -1: /dev/null */
 	int stdout_fd, stderr_fd;
 	/* A terminal instead of the three: see run.tty_fd. 0 rows or columns: unknown. */
@@ -141,6 +142,7 @@ struct run {
 	void (*ended)(struct run *run, int status);
 	const char *failed_step;
 	int tty_fd;	       /* with has_tty, in started(): the master, for the owner to take */
+	uint64_t box_cpu_us;   /* with counts, in started(): what the box had used, as in usage */
 	uint32_t failed_limit; /* where the step is "limit": the resource, above what is here */
 	bool program_failed;   /* the error is the guest's: argv0, cwd, user, tty */
 	uint64_t cpu_us, peak_bytes; /* ended: of the main process and what it waited for */
@@ -158,6 +160,20 @@ struct run_ask {
 	void *owner;
 	/* -ESRCH: nobody lives there; -EAGAIN: new processes kept coming, not all got it */
 	void (*done)(void *owner, int error);
+};
+
+/*
+ * The end of a run whose box may be used again: of its caller until done(). What it left running is
+ * killed, and what the box used is counted as box_usage has it.
+ */
+struct run_end {
+	bool prove; /* is the box as it was before the run? Else it is not looked at */
+	/* done: */
+	bool clean;	 /* proven: files, processes, IPC, PID 1 */
+	bool oom;	 /* its memory limit killed somebody during the run */
+	uint64_t cpu_us; /* of the box, since it was built; UINT64_MAX: unknown */
+	void *owner;
+	void (*done)(struct run_end *end);
 };
 
 struct box_usage {
@@ -202,6 +218,8 @@ struct backend_class {
 	/* To the main process, at once; -ESRCH: it has ended. */
 	int (*run_signal)(struct run *run, int signal);
 	int (*run_ask)(struct run *run, const struct run_ask *ask); /* done() follows if 0 */
+	/* After ended(), before run_free(). done() follows if 0; -ESRCH: the box has died. */
+	int (*run_finish)(struct run *run, struct run_end *end);
 	/* done() follows if 0. One at a time per box: -EBUSY. `usage` lives until then. */
 	int (*box_usage)(struct box *box, struct box_usage *usage);
 	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */

@@ -15,11 +15,11 @@ enum {
 	SHARD_SANDBOXES_MIN = 64, /* fewer are not worth another shard */
 	INSTANCE_BYTES_MAX = 32,
 	IMAGES_MAX = 256,
-	UID_RANGE = 65536,		 /* host uids per slot */
-	UID_RANGE_FIRST = 1000000,	 /* first uid the engine may use */
-	SLOTS_PER_INSTANCE = 16384,	 /* most slots of an instance */
-	SLOTS_SMALL = 256,		 /* of one that needs no more: many such fit on a machine */
-	SLOTS_SPARE = 64,		 /* per shard, beyond sandboxes_max: being rebuilt */
+	UID_RANGE = 65536,	    /* host uids per slot */
+	UID_RANGE_FIRST = 1000000,  /* first uid the engine may use */
+	SLOTS_PER_INSTANCE = 16384, /* most slots of an instance */
+	SLOTS_SMALL = 256,	    /* of one that needs no more: many such fit on a machine */
+	SLOTS_SPARE = 96,	    /* per shard, beyond sandboxes_max: being rebuilt, for calls */
 	EXEC_OUTPUT_BYTES_MAX = 4 << 20, /* head + tail of one stream */
 	EXEC_OUTPUT_BYTES_DEFAULT = 64 << 10,
 	EXEC_ARGUMENT_BYTES_MAX = 128 << 10,

@@ -11,7 +11,6 @@
 #include "backends/image.h"
 #include "engine/config.h"
 #include "engine/image.h"
-#include "engine/sandbox.h"
 
 #define PATH_DEFAULT "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -101,11 +100,11 @@ static bool variables_set(const struct variables *v, const char *entry, uint32_t
 
 /* ---- what the image says ---- */
 
-static const struct image_record *record_of(const struct sandbox *sandbox)
+static const struct image_record *record_of(const struct exec_strings_of *of)
 {
 	static const struct image_record none = { 0 };
 
-	return sandbox->image->record ? sandbox->image->record : &none;
+	return of->image->record ? of->image->record : &none;
 }
 
 /* Its environment comes first, then its entrypoint, then its command. */
@@ -187,14 +186,15 @@ static bool pack_env(struct packing *p, const struct variables *sources)
 /* ---- all of it ---- */
 
 /* Sizes first: what is too large is not walked. */
-static struct status strings_check(const struct sandbox *sandbox, const struct wire *w,
-				   const struct dsec_wire_exec *wish, uint64_t bytes)
+static struct status strings_check(const struct exec_strings_of *of, uint64_t bytes)
 {
-	const struct image_record *record = record_of(sandbox);
+	const struct image_record *record = record_of(of);
+	const struct dsec_wire_exec *wish = of->wish;
+	const struct wire *w = of->payload;
 	const char *cwd;
 
 	if (bytes > EXEC_ARGUMENT_BYTES_MAX ||
-	    (uint64_t)wish->argv.count + wish->env.count + sandbox->env.count + record->env_count +
+	    (uint64_t)wish->argv.count + wish->env.count + of->env_count + record->env_count +
 			    record->entrypoint_count + record->cmd_count + 2 >
 		    STRINGS_MAX)
 		return strings_too_many("argv",
@@ -219,18 +219,16 @@ static struct status no_command(const struct dsec_wire_exec *wish)
 	return s;
 }
 
-struct status exec_strings(const struct sandbox *sandbox, const struct request *request,
-			   const char *user, struct run_spec *ret)
+struct status exec_strings(const struct exec_strings_of *of, struct run_spec *ret)
 {
-	const struct dsec_wire_exec *wish = &request->body.exec;
-	const struct image_record *record = record_of(sandbox);
-	const struct wire *w = &request->payload;
-	const struct wire own_wire = { sandbox->env.bytes, sandbox->env.byte_count };
-	const struct dsec_wire_items own_env = { 0, own_wire.bytes, sandbox->env.count, 0 };
+	const struct dsec_wire_exec *wish = of->wish;
+	const struct image_record *record = record_of(of);
+	const struct wire *w = of->payload;
+	const struct dsec_wire_items own_env = { 0, of->env.bytes, of->env_count, 0 };
 	const uint64_t bytes = (uint64_t)wish->argv.bytes + wish->env.bytes + wish->cwd.bytes +
-			       sandbox->env.byte_count + record->string_bytes +
-			       strlen(record->cwd) + DEFAULTS_BYTES;
-	struct status s = strings_check(sandbox, w, wish, bytes);
+			       of->env.bytes + record->string_bytes + strlen(record->cwd) +
+			       DEFAULTS_BYTES;
+	struct status s = strings_check(of, bytes);
 	struct variables sources[ENV_SOURCES];
 	struct packing p = { 0 };
 
@@ -239,7 +237,7 @@ struct status exec_strings(const struct sandbox *sandbox, const struct request *
 	p.at = malloc(bytes);
 	if (!p.at)
 		return status_of_errno(-ENOMEM, "exec", "argv");
-	*ret = (struct run_spec){ .strings = p.at, .user = user };
+	*ret = (struct run_spec){ .strings = p.at, .user = of->user };
 	if (pack_argv(&p, w, wish, record) < 0)
 		return strings_invalid("argv", -EINVAL);
 	if (!p.count)
@@ -249,7 +247,7 @@ struct status exec_strings(const struct sandbox *sandbox, const struct request *
 	if (pack_items(&p, w, &wish->env) < 0)
 		return strings_invalid("env", -EINVAL);
 	variables_read(&sources[ENV_WISHED], w, &wish->env);
-	variables_read(&sources[ENV_OWN], &own_wire, &own_env);
+	variables_read(&sources[ENV_OWN], &of->env, &own_env);
 	variables_of(&sources[ENV_IMAGE], record);
 	ret->wants_home = pack_env(&p, sources);
 	ret->environment_count = p.count;

@@ -97,6 +97,14 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 {
 	const struct dsec_wire_exec *wish = &request->body.exec;
 	const struct wire *w = &request->payload;
+	const struct exec_strings_of strings = {
+		.image = exec->sandbox->image,
+		.env = { exec->sandbox->env.bytes, exec->sandbox->env.byte_count },
+		.env_count = exec->sandbox->env.count,
+		.payload = w,
+		.wish = wish,
+		.user = exec->user,
+	};
 	struct status s = wish_flags(wish);
 	int r;
 
@@ -127,7 +135,7 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 		memcpy(exec->user, exec->sandbox->user, sizeof exec->user);
 	if (!*exec->user && exec->sandbox->image->record)
 		memcpy(exec->user, exec->sandbox->image->record->user, sizeof exec->user);
-	s = exec_strings(exec->sandbox, request, exec->user, &exec->spec);
+	s = exec_strings(&strings, &exec->spec);
 	exec->spec.has_tty = exec->has_tty;
 	exec->spec.rows = wish->rows;
 	exec->spec.columns = wish->columns;

@@ -54,6 +54,42 @@ void check_part(struct part *part)
 	part_end(part, NULL, NULL);
 }
 
+void check_add(struct dsec_wire_check *sum, const struct dsec_wire_check *part)
+{
+	sum->clients += part->clients;
+	sum->sandboxes += part->sandboxes;
+	sum->execs += part->execs;
+	sum->slots += part->slots;
+	sum->slots_free += part->slots_free;
+	sum->slots_rebuilding += part->slots_rebuilding;
+	sum->launchers += part->launchers;
+	sum->callbacks += part->callbacks;
+	sum->callbacks_over_1ms += part->callbacks_over_1ms;
+	if (sum->callback_max_ns < part->callback_max_ns)
+		sum->callback_max_ns = part->callback_max_ns;
+	sum->created_total += part->created_total;
+	sum->reused_total += part->reused_total;
+	sum->destroyed_total += part->destroyed_total;
+	sum->refused_total += part->refused_total;
+	sum->failed_total += part->failed_total;
+	sum->launchers_lost += part->launchers_lost;
+	sum->quarantined += part->quarantined;
+	sum->slots_quarantined += part->slots_quarantined;
+	sum->networks += part->networks;
+	sum->networks_ending += part->networks_ending;
+	sum->networks_reused += part->networks_reused;
+	sum->networks_discarded += part->networks_discarded;
+	sum->forwards += part->forwards;
+	sum->inbounds += part->inbounds;
+	sum->tokens_refused += part->tokens_refused;
+	sum->execs_undying += part->execs_undying;
+	sum->execs_kept += part->execs_kept;
+	sum->files += part->files;
+	sum->port_waits += part->port_waits;
+	sum->imports += part->imports;
+	sum->sinks += part->sinks;
+}
+
 void capabilities_part(struct part *part)
 {
 	const struct node *node = part->shard->node;

@@ -53,43 +53,6 @@ static void request_free(struct request *request)
 	shard_check_stopped(home);
 }
 
-/* The gathered answer of all shards becomes the body of the LAST. */
-static void check_sum(struct dsec_wire_check *sum, const struct dsec_wire_check *part)
-{
-	sum->clients += part->clients;
-	sum->sandboxes += part->sandboxes;
-	sum->execs += part->execs;
-	sum->slots += part->slots;
-	sum->slots_free += part->slots_free;
-	sum->slots_rebuilding += part->slots_rebuilding;
-	sum->launchers += part->launchers;
-	sum->callbacks += part->callbacks;
-	sum->callbacks_over_1ms += part->callbacks_over_1ms;
-	if (sum->callback_max_ns < part->callback_max_ns)
-		sum->callback_max_ns = part->callback_max_ns;
-	sum->created_total += part->created_total;
-	sum->reused_total += part->reused_total;
-	sum->destroyed_total += part->destroyed_total;
-	sum->refused_total += part->refused_total;
-	sum->failed_total += part->failed_total;
-	sum->launchers_lost += part->launchers_lost;
-	sum->quarantined += part->quarantined;
-	sum->slots_quarantined += part->slots_quarantined;
-	sum->networks += part->networks;
-	sum->networks_ending += part->networks_ending;
-	sum->networks_reused += part->networks_reused;
-	sum->networks_discarded += part->networks_discarded;
-	sum->forwards += part->forwards;
-	sum->inbounds += part->inbounds;
-	sum->tokens_refused += part->tokens_refused;
-	sum->execs_undying += part->execs_undying;
-	sum->execs_kept += part->execs_kept;
-	sum->files += part->files;
-	sum->port_waits += part->port_waits;
-	sum->imports += part->imports;
-	sum->sinks += part->sinks;
-}
-
 /* Some that were named are on no shard. */
 static bool names_are_missing(const struct request *request)
 {
@@ -131,7 +94,7 @@ static void request_last(struct request *request)
 	}
 	for (uint32_t i = 0; i < request->part_count; i++) {
 		status_merge(&e.status, &request->parts[i].status);
-		check_sum(&sum, &request->parts[i].check);
+		check_add(&sum, &request->parts[i].check);
 	}
 	if (!e.status.code && names_are_missing(request))
 		e.status = status_absent();
@@ -398,11 +361,20 @@ static struct status request_check(struct request *request)
 	return request_check_body(request, op);
 }
 
+/* How many sandboxes to create, or calls to make. */
+static uint32_t request_count(const struct request *request)
+{
+	uint32_t count = request->body.create.count;
+
+	if (request->entry.op == DSEC_OP_INVOKE)
+		count = request->body.invoke.inputs.count;
+	return count ? count : 1;
+}
+
 /* Always in the same way, so that each shard finds its record of the request when it is retried. */
 static void parts_share_count(struct request *request)
 {
-	uint32_t count = request->body.create.count ? request->body.create.count : 1;
-	uint32_t first = 0;
+	uint32_t count = request_count(request), first = 0;
 
 	for (uint32_t i = 0; i < request->part_count; i++) {
 		uint32_t share = (count - first) / (request->part_count - i);
@@ -437,6 +409,8 @@ static uint32_t request_first_shard(struct request *request, enum target target)
 		return 0;
 	case TARGET_CREATE:
 		return create_shard(request);
+	case TARGET_INVOKE:
+		return ++request->home->rotation % request->home->node->shard_count;
 	case TARGET_TICKET:
 		return request->target->parts[0].shard->number;
 	}
@@ -447,11 +421,12 @@ static int request_spread(struct request *request, const struct op_info *op)
 {
 	struct node *node = request->home->node;
 	uint32_t first = request_first_shard(request, op->target);
+	const bool is_shared = op->target == TARGET_CREATE || op->target == TARGET_INVOKE;
 
 	request->parts = &request->only;
 	request->part_count = 1;
 	if (op->target == TARGET_ALL || op->target == TARGET_TURNS ||
-	    (op->target == TARGET_CREATE && request->body.create.count > 1))
+	    (is_shared && request_count(request) > 1))
 		request->part_count = node->shard_count;
 	if (request->part_count > 1) {
 		request->parts = calloc(request->part_count, sizeof *request->parts);
@@ -463,7 +438,7 @@ static int request_spread(struct request *request, const struct op_info *op)
 			.request = request,
 			.shard = node->shards[(first + i) % node->shard_count],
 		};
-	if (op->target == TARGET_CREATE)
+	if (is_shared)
 		parts_share_count(request);
 	return 0;
 }

@@ -64,6 +64,8 @@ struct request {
 		struct dsec_wire_file file;
 		struct dsec_wire_port port;
 		struct dsec_wire_attach attach;
+		struct dsec_wire_function function;
+		struct dsec_wire_invoke invoke;
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
 };
@@ -152,5 +154,10 @@ void image_input(struct part *part, struct part *input);
 void stats_part(struct part *part);
 void change_part(struct part *part);
 void inspect_part(struct part *part);
+void function_part(struct part *part);
+void invoke_part(struct part *part);
+void invoke_part_cancel(struct part *part);
 void check_part(struct part *part);
+/* The gathered answer of all shards becomes the body of the LAST. */
+void check_add(struct dsec_wire_check *sum, const struct dsec_wire_check *part);
 void capabilities_part(struct part *part);

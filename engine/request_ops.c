@@ -39,6 +39,10 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 			    .needs_client = true },
 	[DSEC_OP_PORT] = { "port", TARGET_SUBJECT, sizeof(struct dsec_wire_port), port_part,
 			   port_part_cancel, .needs_client = true },
+	[DSEC_OP_FUNCTION] = { "function", TARGET_TURNS, sizeof(struct dsec_wire_function),
+			       function_part, .cancel = NULL },
+	[DSEC_OP_INVOKE] = { "invoke", TARGET_INVOKE, sizeof(struct dsec_wire_invoke), invoke_part,
+			     invoke_part_cancel, .needs_client = true },
 	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, .cancel = NULL },
 };
 

@@ -9,8 +9,19 @@
 struct part;
 struct request;
 
-/* TURNS: all shards, one after the other in order of their numbers. */
-enum target { TARGET_HOME, TARGET_SUBJECT, TARGET_ALL, TARGET_TURNS, TARGET_CREATE, TARGET_TICKET };
+/*
+ * TURNS: all shards, one after the other in order of their numbers. CREATE, INVOKE: one shard, or
+ * where there is more to do a share of it for each.
+ */
+enum target {
+	TARGET_HOME,
+	TARGET_SUBJECT,
+	TARGET_ALL,
+	TARGET_TURNS,
+	TARGET_CREATE,
+	TARGET_INVOKE,
+	TARGET_TICKET
+};
 
 enum { BODY_BYTES = UINT32_MAX }; /* op_info.body_bytes: no struct, the payload is the op's own */
 

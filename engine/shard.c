@@ -73,7 +73,7 @@ static int shard_fill_pools(struct shard *shard)
 	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 3 +
 			  shard_files_max(shard) + node->requests_per_shard +
 			  shard->config->clients_max + shard->config->inbounds_max +
-			  PORT_WAITS_MAX + 64;
+			  PORT_WAITS_MAX + CALLS_PER_SHARD_MAX + CALL_SETS_PER_SHARD_MAX + 64;
 	int r;
 
 	r = timers_init(&shard->timers, timers);
@@ -103,6 +103,9 @@ static int shard_fill_pools(struct shard *shard)
 	r = forwards_init(&shard->forwards, shard);
 	if (r < 0)
 		return r;
+	r = functions_init(shard);
+	if (r < 0)
+		return r;
 	shard->records = calloc(1, sizeof *shard->records);
 	return shard->records ? records_init(shard->records, node->epoch, node->epoch_ns) : -ENOMEM;
 }
@@ -116,8 +119,8 @@ static int shard_open(struct shard *shard)
 		.node = node->backend_node,
 		.host = &shard->host,
 		.shard = shard->number,
-		.boxes_max = node->sandboxes_per_shard,
-		.runs_max = node->execs_per_shard + shard_files_max(shard),
+		.boxes_max = node->sandboxes_per_shard + CALL_SETS_PER_SHARD_MAX,
+		.runs_max = node->execs_per_shard + shard_files_max(shard) + CALLS_PER_SHARD_MAX,
 		.launchers = config->launchers,
 		.slot_uses_max = config->slot_uses_max,
 		.disk_bytes = config->disk_bytes,
@@ -163,6 +166,7 @@ static void shard_close(struct shard *shard)
 	free(shard->gone);
 	shares_done(&shard->shares);
 	forwards_done(&shard->forwards);
+	functions_done(shard);
 	pool_done(&shard->requests);
 	pool_done(&shard->files);
 	sinks_done(&shard->sinks);

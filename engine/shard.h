@@ -21,6 +21,7 @@
 #include "engine/exec.h"
 #include "engine/sink.h"
 #include "engine/forward.h"
+#include "engine/function.h"
 #include "engine/share.h"
 
 struct control;
@@ -73,6 +74,7 @@ struct shard {
 	struct kept_execs kept;
 	struct sinks sinks;
 	struct forwards forwards; /* ways into sandboxes from this host */
+	struct functions functions;
 	uint32_t port_waits, imports;
 	struct bucket creates;	 /* a second */
 	struct shares shares;	 /* of execs, by client */

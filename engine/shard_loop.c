@@ -142,8 +142,8 @@ static void slots_given_back(void *owner)
 void shard_check_stopped(struct shard *shard)
 {
 	if (!shard->stopping || shard->draining || shard->sandboxes_live || shard->clients_live ||
-	    pool_taken(&shard->requests) || shard->forwards.accepting ||
-	    pool_taken(&shard->forwards.inbounds))
+	    pool_taken(&shard->requests) || !functions_are_gone(shard) ||
+	    shard->forwards.accepting || pool_taken(&shard->forwards.inbounds))
 		return;
 	shard->draining = true;
 	shard->backend->class->drain(shard->backend, slots_given_back);
@@ -158,6 +158,7 @@ static void stop_arrived(struct mail *mail, void *owner)
 	shard->destroyed_before = shard->stats.destroyed;
 	clients_close(shard);
 	forwards_stop(&shard->forwards);
+	functions_stop(shard);
 	sandboxes_destroy_all(shard);
 	shard_check_stopped(shard);
 }

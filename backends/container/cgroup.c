@@ -332,6 +332,19 @@ long cgroup_leaf_kill(struct worker *w)
 	return r;
 }
 
+long cgroup_leaf_finish(struct worker *w)
+{
+	char leaf[WORKER_PATH_BYTES];
+	long r;
+
+	leaf_path(w, w->order.request.leaf, leaf);
+	r = group_populated(w, leaf);
+	if (r == 0 && !(w->order.request.flags & LAUNCH_LEAF_GONE))
+		return 0;
+	w->order.reply.flags |= LAUNCH_LEAF_GONE;
+	return r < 0 && r != -ENOENT ? r : cgroup_leaf_kill(w);
+}
+
 long cgroup_kill(struct worker *w)
 {
 	char group[WORKER_PATH_BYTES];

@@ -487,6 +487,7 @@ const struct backend_class container_class = {
 	.run_kill = container_run_kill,
 	.run_signal = container_run_signal,
 	.run_ask = container_run_ask,
+	.run_finish = container_run_finish,
 	.box_usage = container_usage,
 	.port_ask = container_port_ask,
 	.launcher_add = container_launcher_add,

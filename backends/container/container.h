@@ -46,7 +46,8 @@ struct container {
 
 struct container_run {
 	struct run run;
-	struct launch_call call, kill_call, oom_call;
+	struct launch_call call, kill_call, oom_call, finish_call;
+	struct run_end *end;
 	struct child main;
 	const struct run_spec *spec;
 	struct launch_limit limits[RUN_LIMITS_MAX];
@@ -145,6 +146,9 @@ int container_run_start(struct run *run, const struct run_spec *spec);
 void container_run_terminate(struct run *run);
 void container_run_kill(struct run *run);
 struct container_run *container_run_of(struct run *run);
+
+/* finish.c */
+int container_run_finish(struct run *run, struct run_end *end);
 
 /* run_ask.c */
 int container_run_signal(struct run *run, int signal);

@@ -54,6 +54,7 @@ enum launch_op {
 	LAUNCH_PORT_CONNECT,  /* replies with a socket that is connected, or about to be */
 	LAUNCH_SIGNAL,	      /* `signal` to every process of leaf */
 	LAUNCH_RESIZE,	      /* descriptor: the master of a terminal; gets `rows` and `columns` */
+	LAUNCH_FINISH, /* the main process of leaf has ended: kill what it left, count, prove */
 	LAUNCH_OP_COUNT,
 };
 
@@ -78,6 +79,13 @@ enum launch_flag {
 	LAUNCH_TTY = 2048,
 	LAUNCH_HOME = 16384,  /* LAUNCH_EXEC: HOME is the user's, after the other variables */
 	LAUNCH_EGRESS = 4096, /* LAUNCH_NETWORK_MAKE, _DROP: with a way to the router */
+	LAUNCH_COUNT = 32768, /* LAUNCH_EXEC: reply with cpu_us, as before the program */
+	LAUNCH_PROVE = 65536, /* LAUNCH_FINISH: is PID 1's sandbox as before: LAUNCH_CLEAN */
+	/*
+	 * LAUNCH_FINISH: an earlier one may have killed: the leaf goes whoever is in it. Its reply:
+	 * it went.
+	 */
+	LAUNCH_LEAF_GONE = 131072,
 };
 
 /*
@@ -118,6 +126,7 @@ enum launch_step {
 	LAUNCH_STEP_TTY,    /* EDQUOT, ENODEV: the sandbox filled or hid its /dev/pts */
 	LAUNCH_STEP_LIMIT,  /* reply.limit is above its hard limit: EPERM */
 	LAUNCH_STEP_SIGNAL, /* EAGAIN: new processes kept coming */
+	LAUNCH_STEP_PROOF,
 	LAUNCH_STEP_COUNT,
 };
 
@@ -148,13 +157,13 @@ struct launch_limit {
 struct launch_request {
 	uint64_t tag; /* echoed */
 	uint32_t op, flags;
-	uint32_t slot;		  /* number in the vault, unique in the engine */
-	uint32_t image;		  /* K */
-	uint32_t leaf;		  /* L */
-	uint32_t limit_ms;	  /* for what a child does before its program runs */
-	uint32_t uid_base;	  /* first host uid and gid of the slot's range of 65,536 */
-	uint32_t processes_max;	  /* RLIMIT_NPROC of the user namespace; 0: none */
-	int32_t pid;		  /* LAUNCH_EXEC: PID 1, alive or unreaped for the whole request */
+	uint32_t slot;		/* number in the vault, unique in the engine */
+	uint32_t image;		/* K */
+	uint32_t leaf;		/* L */
+	uint32_t limit_ms;	/* for what a child does before its program runs */
+	uint32_t uid_base;	/* first host uid and gid of the slot's range of 65,536 */
+	uint32_t processes_max; /* RLIMIT_NPROC of the user namespace; 0: none */
+	int32_t pid; /* LAUNCH_EXEC, _PROVE: PID 1, alive or unreaped for the whole request */
 	uint32_t limits_changed;  /* LAUNCH_SPAWN: bits of enum box_limit to write; others stay */
 	struct box_limits limits; /* written where the controller exists */
 	uint32_t io_major, io_minor;	 /* whose bytes are limited */
@@ -202,12 +211,12 @@ struct launch_reply {
 	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
 	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
 	/*
-	 * LAUNCH_STAT, of the slot's cgroup since it was made; LAUNCH_SPAWN: cpu_us, before the
-	 * sandbox. UINT64_MAX: not measured here.
+	 * LAUNCH_STAT, of the slot's cgroup since it was made; LAUNCH_SPAWN, LAUNCH_COUNT: cpu_us,
+	 * before the sandbox or the program; LAUNCH_FINISH: cpu_us. UINT64_MAX: not measured here.
 	 */
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes;
 	uint64_t disk_bytes, inodes; /* used in the upper */
-	/* LAUNCH_OOM, and LAUNCH_STAT: how many its memory limit killed so far */
+	/* LAUNCH_OOM, LAUNCH_STAT, LAUNCH_FINISH: how many its memory limit killed so far */
 	uint64_t oom_kills;
 };
 

@@ -254,6 +254,8 @@ long program_exec(struct worker *w)
 	r = leaf;
 	if (leaf >= 0 && w->order.request.flags & LAUNCH_OOM)
 		r = cgroup_oom_count(w); /* before it: what is more is its own */
+	if (r >= 0 && w->order.request.flags & LAUNCH_COUNT)
+		r = cgroup_cpu(w);
 	if (r >= 0)
 		r = program_spawn(w, &spawn);
 	if (leaf >= 0)

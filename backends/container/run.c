@@ -279,6 +279,7 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	}
 	run->run.pid = reply->pid;
 	run->ooms_before = reply->oom_kills;
+	run->run.box_cpu_us = reply->cpu_us - box->cpu_before_us;
 	run->run.tty_fd = take_fd(&call->reply_fd);
 	run->main.died = main_died;
 	run->main.ended = main_ended;
@@ -369,6 +370,8 @@ static void leaf_ask(struct container_run *run)
 			request->flags |= LAUNCH_LEAF_USED;
 		if (box_counts_ooms(run->run.box))
 			request->flags |= LAUNCH_OOM;
+		if (spec->counts)
+			request->flags |= LAUNCH_COUNT;
 		if (box->box.spec.limits.sched_idle)
 			request->flags |= LAUNCH_SCHED_IDLE;
 		request->pid = box->init.pid;

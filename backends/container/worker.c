@@ -137,6 +137,8 @@ static bool order_fits(struct worker *w, size_t bytes)
 		return order_fits_exec(w);
 	if (q->payload_bytes != 0 || q->descriptor_count != fds || q->limit_count != 0)
 		return false;
+	if (q->op == LAUNCH_FINISH && q->flags & LAUNCH_PROVE)
+		return q->pid > 0;
 	if (q->op == LAUNCH_SIGNAL)
 		return q->signal >= 0 && q->signal < _NSIG;
 	if (q->op == LAUNCH_PORT_LOOK || q->op == LAUNCH_PORT_CONNECT)
@@ -174,6 +176,8 @@ static long order_run(struct worker *w)
 		return cgroup_leaf_signal(w);
 	case LAUNCH_RESIZE:
 		return tty_resize(w);
+	case LAUNCH_FINISH:
+		return program_finish(w);
 	case LAUNCH_NETWORK_MAKE:
 		return network_make(w);
 	case LAUNCH_NETWORK_PROVE:

@@ -42,7 +42,7 @@ struct order {
 
 struct worker {
 	uint64_t secret;
-	int own_mount_fd, own_pid_fd; /* the namespaces to come back to */
+	int own_mount_fd, own_pid_fd, own_ipc_fd; /* the namespaces to come back to */
 	struct attempt attempt;
 	struct proc_mask masks[WORKER_MASKS_MAX];
 	uint32_t mask_count;
@@ -97,10 +97,15 @@ long cgroup_open(struct worker *w);	 /* a descriptor of the slot's, signed with 
 long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_LEAF_USED */
 long cgroup_leaf_kill(struct worker *w);
 long cgroup_leaf_signal(struct worker *w); /* signal.c */
-long cgroup_kill(struct worker *w);	   /* everything in the slot's, within request.limit_ms */
-long cgroup_drop(struct worker *w);	   /* -EBUSY: processes are left, and nothing was done */
+/* Whoever is left in the leaf is killed, and then the leaf goes. */
+long cgroup_leaf_finish(struct worker *w);
+long cgroup_kill(struct worker *w); /* everything in the slot's, within request.limit_ms */
+long cgroup_drop(struct worker *w); /* -EBUSY: processes are left, and nothing was done */
 long cgroup_cpu(struct worker *w);
 long cgroup_stat(struct worker *w);
+
+/* proof.c: the leaf's end, what was used, and whether the sandbox is as it was. */
+long program_finish(struct worker *w);
 
 /* sandbox.c: PID 1; program.c: an exec. */
 long sandbox_spawn(struct worker *w);

@@ -141,6 +141,7 @@ static void namespaces_enter(struct worker *w)
 	must(root_replace(&root, 0), "cannot make its root");
 	w->own_mount_fd = namespace_open("self/ns/mnt");
 	w->own_pid_fd = namespace_open("self/ns/pid");
+	w->own_ipc_fd = namespace_open("self/ns/ipc");
 }
 
 void worker_start(struct worker *w, int shard, pid_t engine)

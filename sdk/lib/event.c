@@ -353,6 +353,12 @@ BODY_SAME(dsec_holdings, dsec_wire_check, sinks);
 BODY_SAME(dsec_holdings, dsec_wire_check, tokens_refused);
 BODY_SAME(dsec_forward, dsec_wire_forward, address);
 BODY_SAME(dsec_forward, dsec_wire_forward, token);
+BODY_SAME(dsec_called, dsec_wire_called, exit_code);
+BODY_SAME(dsec_called, dsec_wire_called, cpu_us);
+BODY_SAME(dsec_called, dsec_wire_called, stderr_bytes);
+BODY_SAME(dsec_function_row, dsec_wire_function_row, memory_bytes);
+BODY_SAME(dsec_function_row, dsec_wire_function_row, unenforced);
+BODY_SAME(dsec_function_row, dsec_wire_function_row, age_ms);
 
 static int same_take(void *body, uint32_t body_bytes, struct payload payload)
 {
@@ -375,6 +381,30 @@ static int forward_take(struct dsec_forward *forward, struct payload payload)
 	forward->address[sizeof(forward->address) - 1] = '\0';
 	forward->token[sizeof(forward->token) - 1] = '\0';
 	return 0;
+}
+
+static int function_row_take(struct event *event, struct payload payload)
+{
+	struct dsec_function_row *row = &event->body.function_row;
+	struct dsec_wire_function_row wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	if (!items_fit(payload, &wire.argv))
+		return -EPROTO;
+	event->items = calloc((size_t)wire.argv.count + 1, sizeof(*event->items));
+	if (!event->items)
+		return -ENOMEM;
+	memcpy(row, &wire, offsetof(struct dsec_function_row, name));
+	row->size = sizeof(*row);
+	row->argv = event->items;
+	row->argc = wire.argv.count;
+	r = ref_take(payload, wire.name, &row->name);
+	if (r == 0)
+		r = ref_take(payload, wire.image, &row->image);
+	return r < 0 ? r : items_take(payload, &wire.argv, event->items);
 }
 
 /* Translates the body by what was asked and what came. 1: there is one; 0: bytes only. */
@@ -408,6 +438,10 @@ static int body_translate(struct event *event, uint16_t op, struct payload paylo
 		r = same_take(&body->holdings, sizeof(body->holdings), payload);
 	else if (op == DSEC_OP_PORT && kind == DSEC_EV_DONE)
 		r = forward_take(&body->forward, payload);
+	else if (op == DSEC_OP_FUNCTION && kind == DSEC_EV_ROW)
+		r = function_row_take(event, payload);
+	else if (op == DSEC_OP_INVOKE && kind == DSEC_EV_DONE)
+		r = same_take(&body->called, sizeof(body->called), payload);
 	else if (op == DSEC_OP_CAPABILITIES && kind == DSEC_EV_DONE)
 		r = caps_take(event, payload);
 	if (r == -ENOENT)
@@ -477,6 +511,8 @@ static int event_fill(struct event *event, struct ticket *ticket,
 	};
 	if (wire->kind == DSEC_EV_CREATED || wire->kind == DSEC_EV_ROW)
 		seen->index = index_extend(ticket, wire->index);
+	else if (ticket->op == DSEC_OP_INVOKE)
+		seen->index = wire->index; /* so many inputs there are not */
 	r = status_take(event, wire, &payload);
 	if (r < 0 || !payload.bytes)
 		return r;

@@ -35,6 +35,8 @@ union event_body {
 	struct dsec_progress progress;
 	struct dsec_file_result file_result;
 	struct dsec_forward forward;
+	struct dsec_function_row function_row;
+	struct dsec_called called;
 };
 
 struct event {

@@ -137,7 +137,7 @@ void dsec__tickets_recall(struct dsec *d)
 		} else if (ticket->sent && (ticket->is_stream || ticket->is_partial)) {
 			/* A file may be another by now, and what was written is gone. */
 			ticket_give_up(d, ticket, -ECONNRESET,
-				       "the connection went in the middle of a file");
+				       "the connection went in the middle of its answer");
 		} else if (ticket->losses > LOSSES_MAX) {
 			ticket_give_up(d, ticket, -ECONNRESET,
 				       "the engine went too often while it had this request");

@@ -180,7 +180,7 @@ static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *
 {
 	int r;
 
-	ticket->is_partial = ticket->op == DSEC_OP_FILE;
+	ticket->is_partial = ticket->op == DSEC_OP_FILE || ticket->op == DSEC_OP_INVOKE;
 	r = dsec__credit_received(ticket, &event->seen);
 	if (r == 0)
 		r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;

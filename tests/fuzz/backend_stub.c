@@ -33,6 +33,7 @@ struct stub_run {
 	enum run_state state;
 	int stdout_fd, control_fd; /* control: of a file helper, else -1 */
 	int tty_fd;		   /* the master, until it has started; -1: none */
+	struct run_end *end;	   /* to be told */
 };
 
 struct image_wait {
@@ -192,6 +193,7 @@ static struct run *stub_run_new(struct box *box)
 static void stub_run_free(struct run *run)
 {
 	assert(run_of(run)->taken);
+	assert(!run_of(run)->end);
 	assert(run_of(run)->state == RUN_NEW || run_of(run)->state == RUN_ENDED);
 	run_of(run)->taken = false;
 }
@@ -268,6 +270,18 @@ static int stub_run_ask(struct run *run, const struct run_ask *ask)
 	return 0;
 }
 
+static int stub_run_finish(struct run *base, struct run_end *end)
+{
+	struct stub_run *run = run_of(base);
+
+	assert(run->state == RUN_ENDED);
+	assert(!run->end);
+	if (!box_of(base->box)->up)
+		return -ESRCH;
+	run->end = end;
+	return 0;
+}
+
 /* ---- what happens ---- */
 
 static void run_close(struct stub_run *run)
@@ -328,12 +342,24 @@ static void run_ends(struct stub *stub, struct stub_run *run)
 	run->run.ended(&run->run, run->killed ? SIGKILL : choose(stub->choices, 2) << 8);
 }
 
+static void run_is_finished(struct stub *stub, struct stub_run *run)
+{
+	struct run_end *end = run->end;
+
+	run->end = NULL;
+	end->clean = end->prove && choose(stub->choices, 2);
+	end->oom = choose(stub->choices, 8) == 7;
+	end->cpu_us = choose(stub->choices, 4) * 1000;
+	end->done(end);
+}
+
 static void usage_is_read(struct stub *stub, struct stub_box *box)
 {
 	struct box_usage *usage = box->usage;
 
 	box->usage = NULL;
 	usage->processes = 1;
+	usage->cpu_us = 150000; /* more than some functions may */
 	usage->done(usage, choose(stub->choices, 4) == 3 ? -EIO : 0);
 }
 
@@ -372,6 +398,10 @@ static bool box_step(struct stub *stub, struct stub_box *box)
 
 static bool run_step(struct stub *stub, struct stub_run *run)
 {
+	if (run->taken && run->end) {
+		run_is_finished(stub, run);
+		return true;
+	}
 	if (!run->taken || (run->state != RUN_STARTING && run->state != RUN_RUNNING))
 		return false;
 	if (run->state == RUN_STARTING)
@@ -523,6 +553,7 @@ static const struct backend_class stub_class = {
 	.run_kill = stub_run_kill,
 	.run_signal = stub_run_signal,
 	.run_ask = stub_run_ask,
+	.run_finish = stub_run_finish,
 	.box_usage = stub_box_usage,
 	.port_ask = stub_port_ask,
 	.launcher_add = stub_launcher_add,

@@ -260,6 +260,37 @@ static struct pack *attach_choose(struct choices *c, struct dsec_ring_request *e
 	return pack;
 }
 
+static struct pack *function_choose(struct choices *c)
+{
+	static const char *const names[] = { "f", "g", "", "../x" };
+	static const char *const images[] = { "tiny", "tiny", "other", "none" };
+	static const char *const words[8] = { "true", "a", "b", "", "x=y", "A=1", "PATH=/", "-" };
+	struct pack *pack = pack_new(sizeof pack->function);
+	struct dsec_wire_function *f = &pack->function;
+
+	f->verb = choose(c, 8) == 7 ? choose_byte(c) : DSEC_FUNCTION_REGISTER + choose(c, 3);
+	f->flags = choose(c, 4);
+	f->isolation = choose(c, 2);
+	f->cpu_ms = choose(c, 3) * 100;
+	f->wall_ms = choose(c, 2) * 1000;
+	f->output_bytes = choose(c, 2) * 100;
+	pack_text(pack, &f->name, names[choose(c, 4)]);
+	pack_text(pack, &f->image, images[choose(c, 4)]);
+	pack_item(pack, &f->argv, "true", 4);
+	items_choose(c, pack, &f->argv, words);
+	items_choose(c, pack, &f->env, words);
+	return pack;
+}
+
+static struct pack *invoke_choose(struct choices *c)
+{
+	struct pack *pack = pack_new(sizeof pack->invoke);
+
+	for (uint32_t count = choose(c, 4) == 3 ? choose(c, 64) : choose(c, 4); count; count--)
+		pack_item(pack, &pack->invoke.inputs, "input", choose(c, 6));
+	return pack;
+}
+
 static struct pack *pack_choose(struct play *play, struct dsec_ring_request *entry)
 {
 	uint16_t op = entry->op;
@@ -286,6 +317,10 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = input_choose(c, entry);
 	else if (op == DSEC_OP_PORT)
 		pack = port_choose(c);
+	else if (op == DSEC_OP_FUNCTION)
+		pack = function_choose(c);
+	else if (op == DSEC_OP_INVOKE)
+		pack = invoke_choose(c);
 	else
 		pack = pack_new(0);
 	/* And some bytes of it otherwise. */
@@ -328,7 +363,10 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_INSPECT,
 					DSEC_OP_SIGNAL,
 					DSEC_OP_RESIZE,
-					DSEC_OP_PORT };
+					DSEC_OP_PORT,
+					DSEC_OP_FUNCTION,
+					DSEC_OP_INVOKE,
+					DSEC_OP_INVOKE };
 	uint8_t byte = choose_byte(c);
 
 	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];

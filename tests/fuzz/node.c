@@ -202,6 +202,7 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	r |= sinks_init(&shard->sinks);
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
 	shard->records = records_borrow(number, node->node.epoch);
+	r |= functions_init(shard);
 	r |= shares_init(&shard->shares, FUZZ_EXECS, FUZZ_EXECS - 1);
 	shard->gone = calloc(1, sizeof *shard->gone);
 	assert(shard->gone);
@@ -222,6 +223,7 @@ static void shard_unmake(struct shard *shard)
 	assert(!shard->backlogged);
 	assert(!shard->execs_running);
 	assert(!shard->kept.count);
+	assert(!shard->functions.all);
 	assert(!shard->sinks.count);
 	assert(!shard->timers.count);
 	shard->backend->class->close(shard->backend);
@@ -231,6 +233,7 @@ static void shard_unmake(struct shard *shard)
 	shares_done(&shard->shares);
 	pool_done(&shard->requests);
 	sinks_done(&shard->sinks);
+	functions_done(shard);
 	pool_done(&shard->sandboxes);
 	timers_done(&shard->timers);
 	free(shard);

@@ -84,7 +84,10 @@ static void event_check(struct visitor *v, const struct dsec_ring_event *event, 
 		assert(!status.step[sizeof status.step - 1]);
 		assert(!status.detail[sizeof status.detail - 1]);
 	}
-	if (event->kind == DSEC_EV_CREATED && !event->code)
+	/* A sandbox, or a function: those are of the last shard there can be. */
+	if (!event->code &&
+	    (event->kind == DSEC_EV_CREATED ||
+	     (event->kind == DSEC_EV_DONE && last && event->subject.lo >> 52 == 0xfff)))
 		v->known->ids[v->known->count++ % IDS_MAX] = event->subject;
 	if (v->wild)
 		return;

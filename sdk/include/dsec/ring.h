@@ -164,7 +164,9 @@ enum dsec_op {
 	DSEC_OP_FILE = 15,   /* payload dsec_wire_file; takes INPUT, sends stream 1 */
 	DSEC_OP_CHANGE = 16, /* payload dsec_wire_change */
 	DSEC_OP_PORT = 17,
-	DSEC_OP_INSPECT = 18, /* subject */
+	DSEC_OP_INSPECT = 18,  /* subject */
+	DSEC_OP_FUNCTION = 20, /* payload dsec_wire_function; remove: subject */
+	DSEC_OP_INVOKE = 21,   /* subject: a function; payload dsec_wire_invoke */
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */
@@ -530,6 +532,8 @@ struct dsec_wire_check {
 	uint64_t execs_undying, execs_kept, files, port_waits, imports, sinks;
 	uint64_t reserved[4];
 };
+#include <dsec/ring_functions.h>
+
 /* Alignment would be padding on one side only if a struct were not a multiple of 8. */
 DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);
 DSEC__ASSERT(sizeof(struct dsec_wire_create) % 8 == 0);

@@ -251,6 +251,31 @@ enum dsec_attach_flag {
 
 enum dsec_list_what { DSEC_LIST_SANDBOXES = 0, DSEC_LIST_EXECS = 1 };
 
+/* What is done with functions. */
+enum dsec_function_verb {
+	DSEC_FUNCTION_REGISTER = 1,
+	DSEC_FUNCTION_LIST = 2,
+	DSEC_FUNCTION_REMOVE = 3,
+};
+
+enum dsec_function_flag {
+	DSEC_FUNCTION_ALLOW_DEGRADED = 1, /* as DSEC_CREATE_ALLOW_DEGRADED */
+	DSEC_FUNCTION_IMAGE_COMMAND = 2,  /* as DSEC_EXEC_IMAGE_COMMAND */
+};
+
+/* What calls of a function share: nothing, or a set of namespaces that is proven clean. */
+enum dsec_isolation { DSEC_ISOLATION_FRESH = 0, DSEC_ISOLATION_DOMAIN = 1 };
+
+/* What became of a call. Unknown values: as DSEC_VERDICT_IE. */
+enum dsec_verdict {
+	DSEC_VERDICT_OK = 1,  /* it exited with 0 */
+	DSEC_VERDICT_TLE = 2, /* time: of the CPU, or of the clock */
+	DSEC_VERDICT_MLE = 3, /* memory */
+	DSEC_VERDICT_RE = 4,  /* another exit, or a signal */
+	DSEC_VERDICT_OLE = 5, /* output */
+	DSEC_VERDICT_IE = 6,  /* not the call's fault: see the event's status */
+};
+
 /* What is done with images. */
 enum dsec_image_verb {
 	DSEC_IMAGE_IMPORT = 1,

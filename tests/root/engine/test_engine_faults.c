@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/root/engine/call_client.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/file_client.h"
@@ -92,8 +93,36 @@ static void a_file_operation_fails_there_and_leaves_nothing(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
+/* Fresh and in a domain; one that ends, one that stays, one with input. */
+static void a_call_fails_there_and_leaves_nothing(struct engine *e)
+{
+	static const char *const scripts[] = { "echo out; echo err >&2",
+					       "setsid sleep 300 & exec sleep 300", "exit 1" };
+	/* Some steps come only when the program has ended. */
+	const struct dsec_function_opts opts = { .wall_ms = 100 };
+	pid_t pids[8];
+
+	for (unsigned i = 0; i < 6; i++) {
+		struct dsec_function_opts o = opts;
+
+		o.isolation = i % 2;
+		struct dsec_id id = function_of(e->d, "fails", scripts[i / 2], &o);
+
+		for (int n = 0; n < ROUNDS; n++) {
+			auto_called struct called called = call_run(e->d, id, "input");
+
+			if (!expect(is_fault(&called.status, e->options.fault) &&
+				    !called.result.size))
+				(void)called_is(&called, 0);
+		}
+		expect(function_end(e->d, id).code == DSEC_OK);
+	}
+	expect(until(10000, engine_members(e, pids, 8) == 0));
+}
+
 static const struct claim creates[] = { CLAIM(a_create_fails_there_and_leaves_nothing) };
 static const struct claim files[] = { CLAIM(a_file_operation_fails_there_and_leaves_nothing) };
+static const struct claim calls[] = { CLAIM(a_call_fails_there_and_leaves_nothing) };
 static const struct claim execs[] = { CLAIM(an_exec_fails_there_and_leaves_nothing) };
 static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
 
@@ -101,7 +130,9 @@ static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2
 static const struct {
 	const char *table;
 	const struct claim *claims;
-} walkers[] = { { "container.", creates }, { "exec.", execs }, { "file.", files } };
+} walkers[] = {
+	{ "container.", creates }, { "exec.", execs }, { "file.", files }, { "call.", calls }
+};
 
 static const struct claim *walker_of(const char *step)
 {

@@ -152,6 +152,12 @@ static void signal_fill(struct harness *h, struct fault_case *c, struct launch_r
 	q->signal = SIGCONT;
 }
 
+static void finish_fill(struct harness *h, struct fault_case *c, struct launch_request *q)
+{
+	(void)h;
+	q->pid = c->box.pid;
+}
+
 static void image_fill(struct harness *h, struct fault_case *c, struct launch_request *q)
 {
 	(void)h;
@@ -313,6 +319,9 @@ const struct fault_request fault_requests[] = {
 	{ "size a terminal", LAUNCH_RESIZE, 0, terminal_open, terminal_fill, NULL },
 	{ "signal a leaf", LAUNCH_SIGNAL, 0, busy, signal_fill, leaf_runs },
 	{ "kill a leaf", LAUNCH_KILL, 0, busy, NULL, leaf_is_gone },
+	{ "finish a program", LAUNCH_FINISH, LAUNCH_PROVE, leaf_left, finish_fill, NULL },
+	{ "finish what it left", LAUNCH_FINISH, LAUNCH_PROVE | LAUNCH_LEAF_GONE, busy, finish_fill,
+	  leaf_is_gone },
 	{ "sweep", LAUNCH_SWEEP, 0, busy, NULL, slot_is_gone },
 	{ "drop", LAUNCH_DROP, 0, used, NULL, slot_is_gone },
 	{ "read figures", LAUNCH_STAT, 0, busy, NULL, NULL },

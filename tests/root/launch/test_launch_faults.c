@@ -185,7 +185,8 @@ static bool fault_check(struct fault_run *run, struct fault_case *c, struct laun
 		if (r->op == LAUNCH_BUILD)
 			good &= expect(!slot_is_there(run->h));
 		/* The others end what lives. */
-		good &= expect(r->op == LAUNCH_KILL || r->op == LAUNCH_SWEEP || !has_stray());
+		good &= expect(r->op == LAUNCH_KILL || r->op == LAUNCH_SWEEP ||
+			       r->op == LAUNCH_FINISH || !has_stray());
 	} else {
 		run->tolerated++;
 		return true;
