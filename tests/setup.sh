@@ -13,8 +13,8 @@ packages=(
 	# the image, and the peers of the load generator
 	erofs-utils zstd mmdebstrap busybox-static bubblewrap crun runc
 )
-# Tests in virtual machines, which are skipped by name without them.
-packages_vm=(qemu-system-x86 kmod)
+# Tests in virtual machines, and of types in Python, which are skipped by name without them.
+packages_optional=(qemu-system-x86 kmod mypy)
 
 refuse() {
 	printf 'setup: %s\n' "$1" >&2
@@ -44,10 +44,10 @@ missing_of() {
 }
 
 mapfile -t missing < <(missing_of "${packages[@]}")
-mapfile -t missing_vm < <(missing_of "${packages_vm[@]}")
-[ ${#missing[@]} -gt 0 ] || [ ${#missing_vm[@]} -gt 0 ] || exit 0
+mapfile -t missing_optional < <(missing_of "${packages_optional[@]}")
+[ ${#missing[@]} -gt 0 ] || [ ${#missing_optional[@]} -gt 0 ] || exit 0
 
-printf 'setup: installing %s\n' "${missing[*]} ${missing_vm[*]}"
+printf 'setup: installing %s\n' "${missing[*]} ${missing_optional[*]}"
 export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -59,6 +59,6 @@ quietly() {
 }
 quietly apt-get update
 [ ${#missing[@]} = 0 ] || quietly apt-get install -y --no-install-recommends "${missing[@]}"
-[ ${#missing_vm[@]} = 0 ] ||
-	apt-get install -y --no-install-recommends "${missing_vm[@]}" </dev/null >"$log" 2>&1 ||
-	printf 'setup: no %s: tests in virtual machines will be skipped\n' "${missing_vm[*]}" >&2
+[ ${#missing_optional[@]} = 0 ] ||
+	apt-get install -y --no-install-recommends "${missing_optional[@]}" </dev/null >"$log" 2>&1 ||
+	printf 'setup: no %s: tests that need it will be skipped\n' "${missing_optional[*]}" >&2

@@ -1,0 +1,183 @@
+"""A connection to an engine."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, List, Unpack
+
+from dsec import _abi, _file_requests, _requests, values
+from dsec._link_aio import Exchange, Link
+from dsec._process_aio import finish, upload
+from dsec._requests import Data, Made, Request, Text
+from dsec._sandbox_aio import Sandbox, with_options
+from dsec.errors import DsecError
+from dsec.options import CreateOptions, ExecOptions
+from dsec.values import Capabilities, ImageInfo, Progress, Result, SandboxInfo, Usage
+
+END_S = 5.0
+CREATE_DEFAULTS: dict[str, Any] = {
+    "policy": None, "backend": None, "hostname": None, "user": None, "job": None, "labels": None,
+    "env": None, "network": None, "ttl": None, "idle_ttl": None, "on_timeout": None,
+    "on_disconnect": None, "allow_degraded": False, "fresh_root": False, "sched_idle": False,
+}
+
+
+def connect(address: str | None = None, *, token: str | None = None, images: str | None = None,
+            arena_bytes: int = 0, requests_max: int = 512, connect_timeout: float | None = None,
+            reconnect_timeout: float | None = None) -> Client:
+    """Connects; None: $DSEC_ADDRESS, and without it unix:/run/dsec.sock; "private:": a new engine.
+
+    requests_max: how many may be under way, as far as the engine allows; more wait here.
+    reconnect_timeout: how long to try when the engine went; 0: never. With asyncio the greeting, a
+    few milliseconds, is waited for at once, and at most connect_timeout (10 s).
+    """
+    return Client(Link(address=address, token=token, images=images, arena_bytes=arena_bytes,
+                       requests_max=requests_max, connect_timeout=connect_timeout,
+                       reconnect_timeout=reconnect_timeout))
+
+
+class Client:
+    """A connection. Leaving its context closes it; sandboxes stay, but for on_disconnect."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        traceback: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def capabilities(self) -> Capabilities:
+        """What the engine is and can do: asked once, which takes a round trip."""
+        address = ctypes.c_void_p()
+        handle = self._link.enter()
+        try:
+            r = self._link.library.dsec_capabilities(handle, ctypes.byref(address))
+            if r < 0:
+                raise self._link.library.fail(r, "capabilities")
+            return values.capabilities_of(address.value or 0)
+        finally:
+            self._link.leave()
+
+    # ---- sandboxes ----
+
+    async def create(self, image: str, **options: Unpack[CreateOptions]) -> Sandbox:
+        """A sandbox. Use it as a context to have it destroyed."""
+        made, = await self.create_many(1, image, **options)
+        if isinstance(made, DsecError):
+            raise made
+        return made
+
+    async def create_many(self, count: int, image: str, **options: Unpack[CreateOptions]
+                          ) -> List[Sandbox | DsecError]:
+        """So many alike in one request: each is a sandbox, or what was in its way.
+
+        Whoever gives up destroys those that were made.
+        """
+        given: dict[str, Any] = {**CREATE_DEFAULTS, **options}
+        for name in ("request_timeout", "request_id"):
+            given.pop(name, None)
+        request = with_options(_requests.create(image, count, **given), options)
+        exchange = await self._link.begin(request)
+        items: list[Made | DsecError] = []
+        try:
+            while event := await exchange.next(lambda event: True):
+                items.append(request.item(event.struct))
+                event.free()
+            assert exchange.last
+            made = request.done(exchange.last.struct, items)
+        except BaseException:
+            await self._link.settle(partial(self._undo, exchange, request, items))
+            raise
+        exchange.close()
+        return [Sandbox(self._link, one.id, one.settings) if isinstance(one, Made) else one
+                for one in made]
+
+    async def _undo(self, exchange: Exchange, request: Request[Any],
+                    items: list[Made | DsecError]) -> None:
+        """Cancels a create, and destroys what was faster."""
+        try:
+            exchange.cancel()
+            while event := await exchange.next(lambda event: True, END_S):
+                items.append(request.item(event.struct))
+                event.free()
+            made = [one.id for one in items if isinstance(one, Made)]
+            if made:
+                await finish(self._link, _requests.destroy(made))
+        except DsecError:
+            pass  # what cannot be reached is not there any more, or goes by its ttl
+        finally:
+            exchange.close()
+
+    def sandbox(self, id: str) -> Sandbox:
+        """One that is there, by its id; nothing is asked yet."""
+        return Sandbox(self._link, id)
+
+    async def run(self, image: str, argv: Sequence[Text], *, input: Data | None = None,
+                  create: CreateOptions | None = None, **options: Unpack[ExecOptions]) -> Result:
+        """A program in a sandbox of its own, which goes with it."""
+        async with await self.create(image, **(create or {})) as sandbox:
+            return await sandbox.exec(argv, input=input, **options)
+
+    async def list(self, *, labels: Mapping[str, str] | None = None, limit: int | None = None
+                   ) -> List[SandboxInfo]:
+        """Those that have every label, in the order of their ids."""
+        rows: list[SandboxInfo] = await finish(self._link, _requests.list_sandboxes(labels, limit))
+        return rows
+
+    async def destroy(self, ids: Sequence[str] | None = None, *,
+                      labels: Mapping[str, str] | None = None, job: str | None = None) -> None:
+        """Those named, or all that have every label. Nothing named is an error, not everything."""
+        await finish(self._link, _requests.destroy(ids, labels, job))
+
+    async def stats(self, ids: Sequence[str] | None = None, *,
+                    labels: Mapping[str, str] | None = None, job: str | None = None) -> List[Usage]:
+        rows: list[Usage] = await finish(self._link, _requests.stats(ids, labels, job))
+        return rows
+
+    async def change(self, ids: Sequence[str] | None = None, *,
+                     where: Mapping[str, str] | None = None, job: str | None = None,
+                     ttl: float | None = None, idle_ttl: float | None = None,
+                     on_timeout: str | None = None,
+                     labels: Mapping[str, str | None] | None = None) -> List[str]:
+        """Sandbox.change() for those named, or with the labels `where`: the ids of the changed."""
+        changed: list[str] = await finish(self._link, _requests.change(
+            ids, where, job, ttl, idle_ttl, on_timeout, labels))
+        return changed
+
+    async def check(self) -> dict[str, int]:
+        """The engine's own account of what it holds."""
+        held: dict[str, int] = await finish(self._link, _requests.holdings())
+        return held
+
+    # ---- images ----
+
+    async def image_import(self, name: str, data: Any, *, kind: str | None = None,
+                           progress: Callable[[Progress], object] | None = None) -> ImageInfo:
+        """Makes an image of a tar archive, plain, gzip or zstd: bytes, an open file, or iterates.
+
+        kind: "tree" (a root file system), "archive" (docker save, OCI); None: told by its names.
+        """
+        info: ImageInfo = await upload(self._link, _file_requests.image_import(name, kind), data,
+                                       progress or (lambda item: None))
+        return info
+
+    async def image_list(self) -> List[ImageInfo]:
+        rows: list[ImageInfo] = await finish(self._link, _file_requests.image_list())
+        return rows
+
+    async def image_inspect(self, name: str) -> ImageInfo:
+        """With its record (JSON), where it was imported."""
+        info: ImageInfo = await finish(self._link, _file_requests.image_inspect(name))
+        return info
+
+    async def image_remove(self, name: str) -> None:
+        """DsecConflictError while sandboxes use it."""
+        await finish(self._link, _file_requests.image_remove(name))
