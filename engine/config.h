@@ -46,7 +46,9 @@ enum {
 	CREATE_LIMIT_S = 60,  /* a sandbox that is not built by then is quarantined */
 	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */
 	QUARANTINE_RETRY_S = 5,
-	EXEC_KILL_LIMIT_S = 5, /* whoever waits for a killed exec is told by then */
+	EXEC_KILL_LIMIT_S = 5,	       /* whoever waits for a killed exec is told by then */
+	SUBSCRIPTIONS_MAX = 1024,      /* to events, of the node */
+	SUBSCRIPTIONS_CLIENT_MAX = 32, /* half of what a channel has in flight */
 };
 
 /* What may be asked for as the most that an exec writes. */
@@ -79,6 +81,7 @@ struct config {
 	uint32_t images_full_percent;	   /* of their disk: no import beyond; 90 */
 	uint64_t memory_bytes;		   /* default limit where enforceable: 0, none */
 	uint32_t pids_max;		   /* default: 1024 */
+	uint64_t journal_bytes;		   /* of past events, of the node: 4 MiB */
 	int ready_fd;			   /* "ready\n" is written when clients can connect; -1 */
 	int lifeline_fd;		   /* its end of file ends the engine; -1 */
 	bool pin_shards;		   /* pin shard threads to CPUs */

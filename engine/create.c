@@ -11,6 +11,7 @@
 #include "engine/create_replay.h"
 #include "engine/image.h"
 #include "engine/limits.h"
+#include "engine/news.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
@@ -325,6 +326,7 @@ static struct status create_one(struct creation *creation, uint32_t index)
 		return status_of_errno(r, "create", "labels");
 	}
 	sandbox_describe(sandbox, creation);
+	news_of_sandbox(sandbox, DSEC_TOPIC_CREATING);
 	sandbox->creator = part;
 	sandbox->index = index;
 	sandbox->box->built = box_built;

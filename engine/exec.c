@@ -15,6 +15,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/exec_state.h"
 #include "engine/exec_wish.h"
+#include "engine/news.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
@@ -129,6 +130,8 @@ static void run_started(struct run *run, int error)
 	exec->failed_step = run->failed_step;
 	if (exec->started && exec->has_tty)
 		exec_tty_open(exec, take_fd(&run->tty_fd));
+	if (exec->started)
+		news_of_exec(exec, DSEC_TOPIC_EXEC_STARTED);
 	if (exec->started && exec->owner.part)
 		reader_tell_started(&exec->owner);
 	if (exec->started && exec->owner.part && exec->detaches) {

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "engine/base/log.h"
+#include "engine/news.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
@@ -167,6 +168,7 @@ void exec_conclude(struct exec *exec, int error)
 	else if (!result_of_failure(exec, error, result, &exec->result_status))
 		result->size = 0; /* it never came to a result */
 	exec->over = true;
+	news_of_exec(exec, DSEC_TOPIC_EXEC_ENDED);
 	/* Of the record alone nobody can read what it wrote. */
 	recorded = *result;
 	for (int i = 0; i < EXEC_STREAMS; i++)

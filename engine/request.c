@@ -19,6 +19,7 @@
 #include "engine/sandbox.h"
 #include "engine/selection.h"
 #include "engine/shard.h"
+#include "engine/subscribe.h"
 
 /* ---- the end ---- */
 
@@ -411,6 +412,8 @@ static uint32_t request_first_shard(struct request *request, enum target target)
 		return create_shard(request);
 	case TARGET_INVOKE:
 		return ++request->home->rotation % request->home->node->shard_count;
+	case TARGET_JOURNAL:
+		return SUBSCRIPTIONS_SHARD;
 	case TARGET_TICKET:
 		return request->target->parts[0].shard->number;
 	}

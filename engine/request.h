@@ -66,6 +66,7 @@ struct request {
 		struct dsec_wire_attach attach;
 		struct dsec_wire_function function;
 		struct dsec_wire_invoke invoke;
+		struct dsec_wire_subscribe subscribe; /* its select is the one above */
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
 };
@@ -151,6 +152,9 @@ void port_part_cancel(struct part *part);
 void image_part(struct part *part);
 void image_part_cancel(struct part *part);
 void image_input(struct part *part, struct part *input);
+void subscribe_part(struct part *part);
+void subscribe_cancel(struct part *part);
+int subscribe_credit(struct part *part, uint32_t stream, uint64_t consumed);
 void stats_part(struct part *part);
 void change_part(struct part *part);
 void inspect_part(struct part *part);

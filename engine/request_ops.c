@@ -43,6 +43,9 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 			       function_part, .cancel = NULL },
 	[DSEC_OP_INVOKE] = { "invoke", TARGET_INVOKE, sizeof(struct dsec_wire_invoke), invoke_part,
 			     invoke_part_cancel, .needs_client = true },
+	[DSEC_OP_SUBSCRIBE] = { "subscribe", TARGET_JOURNAL, sizeof(struct dsec_wire_subscribe),
+				subscribe_part, subscribe_cancel, .credit = subscribe_credit,
+				.needs_client = true },
 	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, .cancel = NULL },
 };
 

@@ -20,7 +20,8 @@ enum target {
 	TARGET_TURNS,
 	TARGET_CREATE,
 	TARGET_INVOKE,
-	TARGET_TICKET
+	TARGET_TICKET,
+	TARGET_JOURNAL
 };
 
 enum { BODY_BYTES = UINT32_MAX }; /* op_info.body_bytes: no struct, the payload is the op's own */

@@ -15,6 +15,8 @@
 #include "engine/exec.h"
 #include "engine/limits.h"
 #include "engine/file.h"
+#include "engine/selection.h"
+#include "engine/news.h"
 #include "engine/shard.h"
 
 static void sandbox_expired(struct timer *timer);
@@ -191,6 +193,7 @@ void sandbox_quarantine(struct sandbox *sandbox)
 		  shard->number, (unsigned long long)sandbox->id.lo, step ? step : "none",
 		  sandbox->state == DSEC_STATE_CREATING ? "come to be" : "end");
 	sandbox->state = DSEC_STATE_QUARANTINED;
+	news_of_sandbox(sandbox, DSEC_TOPIC_QUARANTINED);
 	shard->quarantined++;
 	sandbox_deadline(sandbox, QUARANTINE_RETRY_S);
 	execs_overdue(sandbox);
@@ -255,6 +258,7 @@ void sandbox_built(struct sandbox *sandbox)
 	sandbox->box->died = sandbox_died;
 	sandbox->box->gone = sandbox_gone;
 	sandbox->shard->stats.created++;
+	news_of_sandbox(sandbox, DSEC_TOPIC_RUNNING);
 	sandbox_touch(sandbox);
 	if (sandbox->wanted_gone)
 		sandbox_destroy(sandbox, sandbox->cause, NULL);
@@ -272,6 +276,7 @@ static void sandbox_free_and_tell(struct sandbox *sandbox)
 
 void sandbox_failed(struct sandbox *sandbox)
 {
+	news_of_sandbox(sandbox, DSEC_TOPIC_ENDED);
 	sandbox_free_and_tell(sandbox);
 }
 
@@ -282,6 +287,7 @@ static void sandbox_remember(const struct sandbox *sandbox)
 				     .cause = sandbox->cause };
 
 	ended_add(sandbox->shard->gone, &ended);
+	news_of_sandbox(sandbox, DSEC_TOPIC_ENDED);
 }
 
 /* When its box is gone, and so are its execs and operations on files. */
@@ -348,6 +354,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 	if (sandbox->state == DSEC_STATE_DESTROYING)
 		return;
 	sandbox->state = DSEC_STATE_DESTROYING;
+	news_of_sandbox(sandbox, DSEC_TOPIC_DESTROYING);
 	sandbox_deadline(sandbox, DESTROY_LIMIT_S);
 	execs_end(sandbox);
 	files_end(sandbox);
@@ -417,23 +424,6 @@ bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payloa
 {
 	const struct wire own = { sandbox->labels.bytes, sandbox->labels.byte_count };
 	const struct dsec_wire_items all = { 0, own.bytes, sandbox->labels.count, 0 };
-	struct dsec_wire_ref key, value, own_key, own_value;
-	uint32_t cursor = 0;
 
-	while (wire_next(payload, labels, &cursor, &key) > 0 &&
-	       wire_next(payload, labels, &cursor, &value) > 0) {
-		uint32_t at = 0;
-		bool found = false;
-
-		while (!found && wire_next(&own, &all, &at, &own_key) > 0 &&
-		       wire_next(&own, &all, &at, &own_value) > 0)
-			found = key.bytes == own_key.bytes && value.bytes == own_value.bytes &&
-				!memcmp(payload->payload + key.at, own.payload + own_key.at,
-					key.bytes) &&
-				!memcmp(payload->payload + value.at, own.payload + own_value.at,
-					value.bytes);
-		if (!found)
-			return false;
-	}
-	return true;
+	return selection_labels_match(&own, &all, payload, labels);
 }

@@ -35,6 +35,30 @@ const char *selection_wrong(const struct request *request)
 	return wire_is_zero(select->reserved, sizeof select->reserved) ? NULL : "reserved";
 }
 
+bool selection_labels_match(const struct wire *own, const struct dsec_wire_items *all,
+			    const struct wire *w, const struct dsec_wire_items *labels)
+{
+	struct dsec_wire_ref key, value, own_key, own_value;
+	uint32_t cursor = 0;
+
+	while (wire_next(w, labels, &cursor, &key) > 0 &&
+	       wire_next(w, labels, &cursor, &value) > 0) {
+		uint32_t at = 0;
+		bool found = false;
+
+		while (!found && wire_next(own, all, &at, &own_key) > 0 &&
+		       wire_next(own, all, &at, &own_value) > 0)
+			found = key.bytes == own_key.bytes && value.bytes == own_value.bytes &&
+				!memcmp(w->payload + key.at, own->payload + own_key.at,
+					key.bytes) &&
+				!memcmp(w->payload + value.at, own->payload + own_value.at,
+					value.bytes);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
 void selection_count(const struct sandbox *sandbox, const struct dsec_wire_items *labels,
 		     uint32_t *steps)
 {

@@ -19,6 +19,9 @@ enum { WALK_STEPS = 1024 /* per turn: below 200 us */ };
 const char *selection_wrong(const struct request *request);
 /* Labels to select by: pairs, and no more of them than a sandbox can have. */
 bool selection_labels_fit(const struct wire *w, const struct dsec_wire_items *labels);
+/* Every one of `labels`, in w, is among `all`, in own. Both were checked. */
+bool selection_labels_match(const struct wire *own, const struct dsec_wire_items *all,
+			    const struct wire *w, const struct dsec_wire_items *labels);
 /*
  * The next sandbox, from place part->started on. NULL: *steps are used up, or there is no other.
  * One that is named twice may come twice.

@@ -100,6 +100,9 @@ static int shard_fill_pools(struct shard *shard)
 	shard->gone = calloc(1, sizeof *shard->gone);
 	if (!shard->gone)
 		return -ENOMEM;
+	r = news_open(&shard->news, shard);
+	if (r < 0)
+		return r;
 	r = forwards_init(&shard->forwards, shard);
 	if (r < 0)
 		return r;
@@ -164,6 +167,7 @@ static void shard_close(struct shard *shard)
 		records_done(shard->records);
 	free(shard->records);
 	free(shard->gone);
+	news_done(&shard->news);
 	shares_done(&shard->shares);
 	forwards_done(&shard->forwards);
 	functions_done(shard);

@@ -22,6 +22,7 @@
 #include "engine/sink.h"
 #include "engine/forward.h"
 #include "engine/function.h"
+#include "engine/news.h"
 #include "engine/share.h"
 
 struct control;
@@ -80,6 +81,7 @@ struct shard {
 	struct shares shares;	 /* of execs, by client */
 	struct records *records; /* of requests, by their ids */
 	struct ended_list *gone; /* sandboxes that ended */
+	struct news news;	 /* for who subscribed */
 	struct shard_stats stats;
 	struct client *clients;
 	uint64_t client_sequence;

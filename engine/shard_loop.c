@@ -112,6 +112,7 @@ void shard_turn(struct shard *shard)
 	io_account(shard->io, (uintptr_t)shard_deliver_local);
 	shard_walk_on(shard);
 	io_account(shard->io, (uintptr_t)shard_walk_on);
+	news_send(&shard->news);
 	channels_announce(shard);
 	io_account(shard->io, (uintptr_t)channels_announce);
 	shard_watch(shard);
@@ -143,7 +144,8 @@ void shard_check_stopped(struct shard *shard)
 {
 	if (!shard->stopping || shard->draining || shard->sandboxes_live || shard->clients_live ||
 	    pool_taken(&shard->requests) || !functions_are_gone(shard) ||
-	    shard->forwards.accepting || pool_taken(&shard->forwards.inbounds))
+	    shard->forwards.accepting || pool_taken(&shard->forwards.inbounds) ||
+	    !news_is_told(&shard->news))
 		return;
 	shard->draining = true;
 	shard->backend->class->drain(shard->backend, slots_given_back);

@@ -25,10 +25,11 @@ enum {
 
 struct pack;
 
-/* Of one stream of a request, in bytes from its beginning. */
+/* Of one stream of a request, in bytes from its beginning; of a subscription, in events. */
 struct consumption {
 	uint64_t received, consumed;
 	uint64_t credited; /* what the engine was told of it */
+	uint64_t base;	   /* where the engine at the other end began to count */
 };
 
 /* A request under way: from its submission until the caller took its last event. */
@@ -58,7 +59,8 @@ struct ticket {
 	uint32_t losses;	       /* connections that went while the engine had it */
 	bool is_stream, is_partial;    /* see submission; a part of its answer came */
 	struct told told;	       /* CREATED and rows */
-	uint32_t window_bytes;	       /* its DATA comes by credit; 0: as the engine likes */
+	uint64_t next_seq, seq_epoch;  /* of a subscription: where it goes on; 0: as it began */
+	uint32_t window_bytes;	       /* its DATA (or events: so many) come by credit; 0: no */
 	struct consumption *streams;
 	uint32_t stream_count;
 	bool credit_due; /* more was consumed than could be told */
@@ -296,9 +298,9 @@ bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *
 /* ---- credit.c ---- */
 
 /* An event of the ticket came. -EPROTO, -ENOMEM. */
-int dsec__credit_received(struct ticket *ticket, const struct dsec_event *event);
+int dsec__credit_received(struct ticket *ticket, struct event *event);
 /* The caller freed it. */
-void dsec__credit_consumed(struct dsec *d, struct ticket *ticket, const struct dsec_event *event);
+void dsec__credit_consumed(struct dsec *d, struct ticket *ticket, const struct event *event);
 /* There may be room for those that had none. */
 void dsec__credits_send(struct dsec *d);
 /* The engine had no room for a credit: it is due again. */
@@ -308,6 +310,13 @@ void dsec__credit_forget(struct dsec *d, struct ticket *ticket);
 /* Into its payload: where its streams go on. */
 void dsec__credit_resume(struct ticket *ticket);
 void dsec__credit_done(struct dsec *d, struct ticket *ticket);
+
+/* ---- subscribe.c ---- */
+
+/* An event of a ticket came, of any op. */
+void dsec__subscribed_event(struct ticket *ticket, const struct dsec_event *event);
+/* Into its payload: the next event. */
+void dsec__subscription_resume(struct ticket *ticket);
 
 /* ---- ring.c, stream.c ---- */
 

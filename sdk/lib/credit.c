@@ -31,10 +31,26 @@ static struct consumption *stream_of(struct ticket *ticket, uint32_t stream)
 	return &streams[stream];
 }
 
-int dsec__credit_received(struct ticket *ticket, const struct dsec_event *event)
+/* STATE and GAP of a subscription count one each. */
+static int news_received(struct ticket *ticket, struct event *news)
 {
+	struct consumption *stream = stream_of(ticket, 0);
+
+	if (!stream)
+		return -ENOMEM;
+	news->ordinal = ++stream->received;
+	return 0;
+}
+
+int dsec__credit_received(struct ticket *ticket, struct event *received)
+{
+	const struct dsec_event *event = &received->seen;
 	struct consumption *stream;
 
+	if (ticket->op == DSEC_OP_SUBSCRIBE)
+		return event->kind == DSEC_EV_STATE || event->kind == DSEC_EV_GAP ?
+			       news_received(ticket, received) :
+			       0;
 	if (!ticket->window_bytes || !dsec__event_is_stream(event))
 		return 0;
 	if (event->stream >= STREAMS_MAX || event->offset > UINT64_MAX - event->bytes)
@@ -54,7 +70,7 @@ static int credit_send(struct dsec *d, struct ticket *ticket, uint32_t number)
 	struct dsec_call call = { 0 };
 	struct submission submission = {
 		.op = DSEC_OP_CREDIT,
-		.numbers = { (uint64_t)ticket->name, number, stream->consumed },
+		.numbers = { (uint64_t)ticket->name, number, stream->consumed - stream->base },
 		.internal = true,
 	};
 	int r;
@@ -91,15 +107,18 @@ static void ticket_credit(struct dsec *d, struct ticket *ticket)
 	d->credits_due += due ? 1 : -1;
 }
 
-void dsec__credit_consumed(struct dsec *d, struct ticket *ticket, const struct dsec_event *event)
+void dsec__credit_consumed(struct dsec *d, struct ticket *ticket, const struct event *consumed)
 {
+	const struct dsec_event *event = &consumed->seen;
+	uint64_t end = consumed->ordinal ? consumed->ordinal : event->offset + event->bytes;
 	struct consumption *stream;
 
-	if (!dsec__event_is_stream(event) || event->stream >= ticket->stream_count)
+	if ((!consumed->ordinal && !dsec__event_is_stream(event)) ||
+	    event->stream >= ticket->stream_count)
 		return;
 	stream = &ticket->streams[event->stream];
-	if (event->offset + event->bytes > stream->consumed)
-		stream->consumed = event->offset + event->bytes;
+	if (end > stream->consumed)
+		stream->consumed = end;
 	if (ticket->sent && !ticket->ended)
 		ticket_credit(d, ticket);
 }
@@ -119,7 +138,7 @@ void dsec__credit_refused(struct dsec *d, const struct ticket *credit)
 
 	if (!ticket || ticket->ended || stream >= ticket->stream_count)
 		return;
-	ticket->streams[stream].credited = 0;
+	ticket->streams[stream].credited = ticket->streams[stream].base;
 	d->credits_due += !ticket->credit_due;
 	ticket->credit_due = true;
 }
@@ -128,6 +147,8 @@ void dsec__credit_forget(struct dsec *d, struct ticket *ticket)
 {
 	for (uint32_t at = 0; at < ticket->stream_count; at++)
 		ticket->streams[at].credited = ticket->streams[at].received;
+	if (ticket->op == DSEC_OP_SUBSCRIBE && ticket->stream_count) /* which counts anew */
+		ticket->streams[0].base = ticket->streams[0].received;
 	d->credits_due -= ticket->credit_due;
 	ticket->credit_due = false;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <dsec/dsec.h>
@@ -37,12 +38,15 @@ union event_body {
 	struct dsec_forward forward;
 	struct dsec_function_row function_row;
 	struct dsec_called called;
+	struct dsec_news news;
+	struct dsec_missed missed;
 };
 
 struct event {
 	struct dsec_event seen; /* first: callers hold a pointer to it */
 	struct dsec *d;		/* NULL for the last of a ticket: it needs no connection */
 	struct event *next;
+	uint64_t ordinal; /* of a subscription's: its place among them, from 1 */
 	struct capture *capture;
 	struct dsec_label *labels;
 	struct dsec_bytes *items;
@@ -57,6 +61,18 @@ struct event {
  */
 int dsec__event_new(struct ticket *ticket, const struct dsec_ring_event *wire, const void *payload,
 		    struct event **ret);
+
+/* ---- body.c ---- */
+
+struct payload {
+	const unsigned char *data;
+	size_t bytes; /* of the body, without the status */
+};
+
+/* The body by what was asked and what came. 1: there is one; 0: bytes only; -EPROTO, -ENOMEM. */
+int dsec__body_take(struct event *event, const struct ticket *ticket, struct payload payload);
+
+/* ---- capture.c ---- */
 
 /* Adds a DATA event's bytes to the capture. -EPROTO, -ENOMEM. */
 int dsec__capture_add(struct capture *capture, const struct dsec_ring_event *wire,

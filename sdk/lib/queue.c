@@ -440,7 +440,7 @@ void dsec_event_free(struct dsec_event *e)
 	if (ticket && ticket->held && --ticket->held == 0 && ticket->ready)
 		dsec__queue_notify(ticket->queue);
 	if (ticket)
-		dsec__credit_consumed(d, ticket, e);
+		dsec__credit_consumed(d, ticket, event);
 	dsec__event_discard(event);
 	dsec__unreference(d);
 }

@@ -109,6 +109,7 @@ static void ticket_recall(struct dsec *d, struct ticket *ticket, int64_t retry_n
 	ticket->indexes = 0;
 	dsec__credit_forget(d, ticket);
 	dsec__credit_resume(ticket);
+	dsec__subscription_resume(ticket);
 	if (ticket->capture && !ticket->window_bytes)
 		dsec__capture_clear(ticket->capture);
 	if (retry_ns < d->resend_due_ns)

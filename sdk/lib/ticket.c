@@ -181,7 +181,8 @@ static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *
 	int r;
 
 	ticket->is_partial = ticket->op == DSEC_OP_FILE || ticket->op == DSEC_OP_INVOKE;
-	r = dsec__credit_received(ticket, &event->seen);
+	dsec__subscribed_event(ticket, &event->seen);
+	r = dsec__credit_received(ticket, event);
 	if (r == 0)
 		r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;
 	if (r > 0)
@@ -207,6 +208,8 @@ int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const voi
 		if (wire->kind == DSEC_EV_DATA && ticket->capture && !ticket->window_bytes)
 			return dsec__capture_add(ticket->capture, wire, payload);
 	}
+	if (!last && ticket->op == DSEC_OP_SUBSCRIBE)
+		ticket->seq_epoch = d->welcome.epoch;
 	r = dsec__event_new(ticket, wire, payload, &event);
 	if (r < 0)
 		return r;

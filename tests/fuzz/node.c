@@ -206,6 +206,7 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	r |= shares_init(&shard->shares, FUZZ_EXECS, FUZZ_EXECS - 1);
 	shard->gone = calloc(1, sizeof *shard->gone);
 	assert(shard->gone);
+	r |= news_open(&shard->news, shard);
 	r |= io_open(&options, &shard->io);
 	assert(r == 0);
 	shard->host = (struct flow_host){ .io = shard->io, .timers = &shard->timers };
@@ -229,6 +230,8 @@ static void shard_unmake(struct shard *shard)
 	shard->backend->class->close(shard->backend);
 	io_close(shard->io);
 	free(shard->gone);
+	assert(news_is_told(&shard->news));
+	news_done(&shard->news);
 	assert(!shard->shares.count);
 	shares_done(&shard->shares);
 	pool_done(&shard->requests);
@@ -260,6 +263,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 		.creates_waiting_max = 20,
 		.ttl_default_s = 86400,
 		.pids_max = 100,
+		.journal_bytes = 16 << 10,
 	};
 	options.world = kernel_world(node->kernel);
 	(void)io_open(&options, &control->io);

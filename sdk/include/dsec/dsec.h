@@ -2,8 +2,8 @@
  * dsec.h: sandboxes on one engine, from C11 or C++.
  *
  * What is here: connections, queues, create, destroy, exec with captured output or streams,
- * attach, files, functions and their calls, list, stats and the engine's account of itself. Pause,
- * fork, jobs and policies are not.
+ * attach, files, functions and their calls, list, stats, events and the engine's account of itself.
+ * Pause, fork, jobs and policies are not.
  *
  * Contracts that hold for every function:
  *
@@ -530,5 +530,6 @@ const char *dsec_error(struct dsec *d, int64_t result);
 }
 #endif
 
+#include <dsec/events.h>
 #include <dsec/functions.h>
 #include <dsec/images.h>

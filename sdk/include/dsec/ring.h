@@ -164,9 +164,10 @@ enum dsec_op {
 	DSEC_OP_FILE = 15,   /* payload dsec_wire_file; takes INPUT, sends stream 1 */
 	DSEC_OP_CHANGE = 16, /* payload dsec_wire_change */
 	DSEC_OP_PORT = 17,
-	DSEC_OP_INSPECT = 18,  /* subject */
-	DSEC_OP_FUNCTION = 20, /* payload dsec_wire_function; remove: subject */
-	DSEC_OP_INVOKE = 21,   /* subject: a function; payload dsec_wire_invoke */
+	DSEC_OP_INSPECT = 18,	/* subject */
+	DSEC_OP_SUBSCRIBE = 19, /* payload dsec_wire_subscribe; sends by credit, see there */
+	DSEC_OP_FUNCTION = 20,	/* payload dsec_wire_function; remove: subject */
+	DSEC_OP_INVOKE = 21,	/* subject: a function; payload dsec_wire_invoke */
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */
@@ -552,3 +553,5 @@ enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 #ifdef __cplusplus
 }
 #endif
+
+#include <dsec/ring_events.h>

@@ -81,6 +81,28 @@ enum dsec_cause {
 	DSEC_CAUSE_OOM = 6,	     /* its PID 1 was killed for memory */
 	DSEC_CAUSE_STOPPED = 7,	     /* with the engine */
 	DSEC_CAUSE_CANCELLED = 8,    /* its create was, see DESTROY_IF_CANCELLED */
+	DSEC_CAUSE_FAILED = 9,	     /* it could not be built; only in events */
+};
+
+/*
+ * What happened, in a DSEC_EV_STATE; subscriptions choose by bits 1 << topic. Those of a sandbox
+ * itself have the number of its new state. From 32 on: anomalies, as DSEC_EV_ANOMALY; none yet.
+ */
+enum dsec_topic {
+	DSEC_TOPIC_CREATING = 1,
+	DSEC_TOPIC_RUNNING = 2,
+	DSEC_TOPIC_DESTROYING = 3,
+	DSEC_TOPIC_QUARANTINED = 4,
+	DSEC_TOPIC_ENDED = 5,
+	DSEC_TOPIC_EXEC_STARTED = 8,
+	DSEC_TOPIC_EXEC_ENDED = 9, /* also of one that could not start */
+};
+
+/* Of a DSEC_EV_GAP of a subscription. */
+enum dsec_missed_flag {
+	/* The count is of all that happened: what of it was selected nobody knows any more. */
+	DSEC_MISSED_UNSELECTED = 1,
+	DSEC_MISSED_RESET = 2, /* another engine: its events begin here, the old one's are gone */
 };
 
 /* dsec_change(): which fields; unknown bits are refused. */

@@ -1,0 +1,73 @@
+/*
+ * What happens to sandboxes, told as it happens. A part of dsec.h, whose contracts hold here too.
+ */
+#pragma once
+
+#include <dsec/dsec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+struct dsec_subscribe_opts {
+	uint32_t size, flags;		  /* flags: none yet */
+	const struct dsec_select *select; /* at most 4096 ids, 8 labels; NULL: every sandbox */
+	uint64_t topics;		  /* bits 1 << enum dsec_topic; 0: all, later ones too */
+	/*
+	 * From that event on, the last one's number plus 1 to go on, 1: from the oldest; 0: from
+	 * now on. `epoch`: of the engine that gave the number; 0: of this one.
+	 */
+	uint64_t from_seq, epoch;
+	uint32_t window, reserved; /* events sent ahead of dsec_event_free(); 0: 64. reserved: 0 */
+};
+
+/* Body of a DSEC_EV_STATE, whose subject is the sandbox. An engine numbers events from 1. */
+struct dsec_news {
+	uint32_t size, topic; /* enum dsec_topic */
+	uint64_t seq, epoch;  /* its number, and of which engine */
+	uint64_t time_ms;     /* since 1970, by the engine's clock */
+	struct dsec_id sandbox;
+	uint64_t exec;	       /* its number in its sandbox; 0: of the sandbox itself */
+	uint32_t cause, flags; /* enum dsec_cause, where it ends; flags: DSEC_UNPOLICED */
+	/* DSEC_TOPIC_EXEC_ENDED: enum dsec_reason; DSEC_NOT_STARTED also if the host could not */
+	uint32_t reason;
+	int32_t exit_code, signal; /* by reason */
+	uint32_t label_count;
+	uint64_t wall_us;
+	struct dsec_bytes image; /* DSEC_TOPIC_CREATING */
+	const struct dsec_label *labels;
+};
+
+/* Body of a subscription's DSEC_EV_GAP: events that it does not get. */
+struct dsec_missed {
+	uint32_t size, flags;	      /* bits of enum dsec_missed_flag */
+	uint64_t first_seq, next_seq; /* numbers from first_seq to before next_seq */
+	uint64_t count;		      /* so many of them would have been sent */
+	uint64_t epoch;
+};
+
+/*
+ * Events: DSEC_EV_STARTED, whose offset is the number of the first event that may follow: all that
+ * happens from then on is told; then DSEC_EV_STATE and DSEC_EV_GAP until it is cancelled or its
+ * time is over. Each event once, in the order of their numbers, which have gaps where others were
+ * not selected.
+ *
+ * Events of a sandbox: CREATING, RUNNING, DESTROYING, ENDED, in this order; of one that cannot be
+ * built CREATING, ENDED with DSEC_CAUSE_FAILED. QUARANTINED: it does not end, or does not come to
+ * be, in time. Of an exec EXEC_STARTED and EXEC_ENDED; one that could not start only has the end.
+ *
+ * Who does not free events gets no more of them: the engine keeps the past for a while, see
+ * dsecd(8), and passes over what is older, with a DSEC_EV_GAP in its place. That holds up nobody.
+ *
+ * After a reconnect to the same engine it goes on with the next number. To another one: a
+ * DSEC_EV_GAP with DSEC_MISSED_RESET, then all that happened there; what was before is gone, with
+ * its sandboxes. DSEC_UNSUPPORTED: an engine that is older than this.
+ */
+int64_t dsec_subscribe(struct dsec *d, const struct dsec_call *call,
+		       const struct dsec_subscribe_opts *opts);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
