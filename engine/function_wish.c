@@ -89,8 +89,8 @@ static uint32_t wall_of(const struct dsec_wire_function *wish)
 		return wish->wall_ms;
 	if (!wish->cpu_ms)
 		return CALL_WALL_MS_DEFAULT;
-	/* One that sleeps is no better than one that works; one that waits for the CPU is. */
-	return 3 * wish->cpu_ms + 1000;
+	/* For one that sleeps; who waits for a CPU that others use must not come to it. */
+	return 10 * wish->cpu_ms + 1000;
 }
 
 static struct status wish_strings(struct function *function, const struct request *request)

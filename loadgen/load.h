@@ -38,8 +38,19 @@ struct load_phase {
 	enum load_op ops[LOAD_OPS_MAX]; /* the sandbox of a phase without CREATE is a held one */
 };
 
+/* Sandboxes' lives; the others are calls.h's, and have no phases. */
+enum load_kind {
+	LOAD_SANDBOXES,
+	LOAD_CALL_FRESH,
+	LOAD_CALL_DOMAIN,
+	LOAD_MIXED,
+	LOAD_NOOP,
+	LOAD_BURST,
+};
+
 struct load_scenario {
 	const char *name;
+	enum load_kind kind;
 	const char *latency_of;
 	const char *includes[LOAD_INCLUDES_MAX];
 	struct load_phase phases[LOAD_PHASES_MAX];
@@ -55,6 +66,8 @@ struct load_options {
 	double seconds, warmup_seconds, rate_per_s; /* rate 0: closed loop */
 	uint32_t in_flight, count, probe_every;	    /* probe_every 0: never */
 	const char *image, *program, *probe;
+	const char *echo; /* the program of functions */
+	uint32_t spin_us; /* before sleeping, as dsec_open_opts has it */
 	uint32_t network; /* enum dsec_network */
 	bool is_fresh_root;
 	const char *label; /* value of the label "loadgen" on every sandbox */

@@ -3,6 +3,7 @@
  * behind without asking the engine. Owns the order of a run: baseline, load, settling, report. Must
  * hold: exit status 0 only when everything that was asked is accounted for and nothing is left.
  */
+#include "loadgen/calls.h"
 #include "loadgen/clock.h"
 #include "loadgen/options.h"
 #include "loadgen/report.h"
@@ -184,6 +185,8 @@ int main(int argc, char **argv)
 	options.load.label = label;
 	/* An open loop starts units when they are meant to start, not 50 us later. */
 	(void)prctl(PR_SET_TIMERSLACK, 1ul); /* at worst they start late, and that is counted */
+	if (options.load.scenario->kind != LOAD_SANDBOXES)
+		return calls_run(&options);
 	if (load_result_init(&result) < 0) {
 		fprintf(stderr, "dsec-loadgen: no memory\n");
 		return 1;

@@ -17,18 +17,21 @@ enum { IN_FLIGHT_MAX = 65536, COUNT_MAX = 1000000 };
 
 static const char help[] =
 	"usage: dsec-loadgen [options]\n"
-	"  --scenario NAME     ready, exec, live-exec or hold (ready)\n"
+	"  --scenario NAME     ready, exec, live-exec or hold (ready); call-fresh, call-domain,\n"
+	"                      mixed (a third each of those and of sandboxes), no-op or burst\n"
 	"  --seconds S         measured time (10)\n"
 	"  --warmup S          before it (1)\n"
-	"  --in-flight N       units under way at once (32; live-exec 1)\n"
+	"  --in-flight N       units under way at once (32; live-exec, no-op 1)\n"
 	"  --rate R            open loop: units a second, started whatever the engine does; then\n"
 	"                      --in-flight only bounds how many wait (4096)\n"
-	"  --count N           hold: so many sandboxes (1000)\n"
+	"  --count N           hold, burst: so many sandboxes (1000)\n"
 	"  --hold S            hold: and for so long (2)\n"
 	"  --image NAME        (debian)\n"
 	"  --network NAME      none or private (none)\n"
 	"  --fresh-root        never a reused root file system\n"
 	"  --program PATH      freestanding program to run (/usr/libexec/dsec/tiny-exit)\n"
+	"  --echo PATH         what functions run (/usr/libexec/dsec/tiny-echo)\n"
+	"  --spin-us N         calls, no-op: look so long for events before sleeping (5)\n"
 	"  --probe PATH        asserts isolation inside (/usr/libexec/dsec/tiny-isolation)\n"
 	"  --probe-every N     in the first sandbox and every Nth (500)\n"
 	"  --address ADDRESS   a unix socket (DSEC_ADDRESS, else /run/dsec.sock)\n"
@@ -53,6 +56,8 @@ enum choice {
 	CHOICE_FRESH_ROOT,
 	CHOICE_PROGRAM,
 	CHOICE_PROBE,
+	CHOICE_ECHO,
+	CHOICE_SPIN,
 	CHOICE_PROBE_EVERY,
 	CHOICE_ADDRESS,
 	CHOICE_INSTANCE,
@@ -76,6 +81,8 @@ static const struct option choices[] = {
 	{ "fresh-root", no_argument, NULL, CHOICE_FRESH_ROOT },
 	{ "program", required_argument, NULL, CHOICE_PROGRAM },
 	{ "probe", required_argument, NULL, CHOICE_PROBE },
+	{ "echo", required_argument, NULL, CHOICE_ECHO },
+	{ "spin-us", required_argument, NULL, CHOICE_SPIN },
 	{ "probe-every", required_argument, NULL, CHOICE_PROBE_EVERY },
 	{ "address", required_argument, NULL, CHOICE_ADDRESS },
 	{ "instance", required_argument, NULL, CHOICE_INSTANCE },
@@ -160,6 +167,11 @@ static int load_option_take(struct load_options *load, enum choice choice, const
 	case CHOICE_PROGRAM:
 		load->program = value;
 		return 0;
+	case CHOICE_ECHO:
+		load->echo = value;
+		return 0;
+	case CHOICE_SPIN:
+		return count_parse(value, 1, COUNT_MAX, &load->spin_us);
 	case CHOICE_PROBE:
 		load->probe = value;
 		return 0;
@@ -208,7 +220,10 @@ static void options_complete(struct options *options)
 	if (!load->in_flight && load->rate_per_s > 0)
 		load->in_flight = 4096;
 	else if (!load->in_flight)
-		load->in_flight = strcmp(load->scenario->name, "live-exec") ? 32 : 1;
+		load->in_flight = !strcmp(load->scenario->name, "live-exec") ||
+						  load->scenario->kind == LOAD_NOOP ?
+					  1 :
+					  32;
 	if (!options->name)
 		options->name = load->scenario->name;
 }
@@ -228,6 +243,7 @@ int options_parse(struct options *options, int argc, char **argv)
 			  .image = "debian",
 			  .program = "/usr/libexec/dsec/tiny-exit",
 			  .probe = "/usr/libexec/dsec/tiny-isolation",
+			  .echo = "/usr/libexec/dsec/tiny-echo",
 			  .network = DSEC_NETWORK_NONE },
 	};
 	optind = 1;

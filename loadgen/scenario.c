@@ -71,6 +71,11 @@ static const struct load_scenario scenarios[] = {
 		.phase_count = 2,
 		.is_holding = true,
 	},
+	{ .name = "call-fresh", .kind = LOAD_CALL_FRESH },
+	{ .name = "call-domain", .kind = LOAD_CALL_DOMAIN },
+	{ .name = "mixed", .kind = LOAD_MIXED },
+	{ .name = "no-op", .kind = LOAD_NOOP },
+	{ .name = "burst", .kind = LOAD_BURST },
 };
 
 const struct load_scenario *load_scenario_find(const char *name)

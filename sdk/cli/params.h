@@ -25,6 +25,7 @@ enum verb {
 	VERB_PROXY = 1 << 22,
 	VERB_COMPLETION = 1 << 23,
 	VERB_KILL = 1 << 24,
+	VERB_CALL = 1 << 25,
 	VERB_CP = 1 << 26,
 	VERB_LS = 1 << 27,
 	VERB_CAT = 1 << 28,
@@ -75,6 +76,11 @@ struct options {
 	bool all, terminal;
 	/* file */
 	bool recursive, parents;
+	/* call */
+	const char *registers, *removes;
+	bool list;
+	struct texts inputs; /* files */
+	uint64_t cpu_ms, wall_ms, isolation;
 	/* check */
 	const char *instance;
 	/* what is no option */

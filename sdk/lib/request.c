@@ -239,6 +239,16 @@ int64_t dsec_check(struct dsec *d, const struct dsec_call *call)
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }
 
+int64_t dsec_ping(struct dsec *d, const struct dsec_call *call)
+{
+	struct submission submission = { .op = DSEC_OP_NOP };
+	struct dsec_call known_call;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
 static int capabilities_keep(struct dsec *d, const struct dsec_caps *caps, uint32_t links)
 {
 	struct caps_kept *kept = calloc(1, sizeof(*kept));

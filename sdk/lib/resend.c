@@ -20,8 +20,8 @@ enum {
 #define ROOM_SLICE_NS (1000 * 1000ll)
 
 /*
- * To the shard that does the work: a sandbox's own, or the one that an id's create belongs to. What
- * names another request goes the way that one went.
+ * To the shard that does the work: a sandbox's own, or the one that an id's create belongs to;
+ * calls take turns. What names another request goes the way that one went.
  */
 static uint32_t channel_choose(struct dsec *d, const struct dsec_ring_request *request)
 {
@@ -33,7 +33,8 @@ static uint32_t channel_choose(struct dsec *d, const struct dsec_ring_request *r
 	if (named)
 		return named->channel;
 
-	if (request->op == DSEC_OP_CREATE)
+	if (request->op == DSEC_OP_CREATE || request->op == DSEC_OP_INVOKE ||
+	    request->op == DSEC_OP_NOP)
 		shard = request->request_id[15] % d->welcome.shards;
 	return shard < d->channel_count ? shard : 0;
 }

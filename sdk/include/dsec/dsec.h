@@ -499,6 +499,9 @@ struct dsec_holdings {
 
 int64_t dsec_check(struct dsec *d, const struct dsec_call *call);
 
+/* A round trip to the engine, and nothing else: DSEC_EV_DONE. */
+int64_t dsec_ping(struct dsec *d, const struct dsec_call *call);
+
 /* ---- conveniences: they block ---- */
 
 /*
