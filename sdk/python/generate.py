@@ -11,7 +11,7 @@ HERE = Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 # asyncio source: the blocking file made of it.
 BLOCKING = {"_client_aio.py": "_client.py", "_sandbox_aio.py": "_sandbox.py",
-            "_process_aio.py": "_process.py"}
+            "_process_aio.py": "_process.py", "_function_aio.py": "_function.py"}
 
 NUMBERS = {
     "uint8_t": "c_uint8", "uint16_t": "c_uint16", "uint32_t": "c_uint32", "uint64_t": "c_uint64",

@@ -11,10 +11,11 @@ exit code that is not 0 is a result, not an exception. docs/python.md has it all
 """
 from dsec import aio, errors, options, values
 from dsec._client import Client, connect
+from dsec._function import Function
 from dsec._process import Process, Stream
 from dsec._sandbox import Sandbox
 from dsec.errors import *  # noqa: F403
 from dsec.values import *  # noqa: F403
 
-__all__ = ["Client", "Process", "Sandbox", "Stream", "aio", "connect", "errors", "options",
-           "values", *errors.__all__, *values.__all__]
+__all__ = ["Client", "Function", "Process", "Sandbox", "Stream", "aio", "connect", "errors",
+           "options", "values", *errors.__all__, *values.__all__]

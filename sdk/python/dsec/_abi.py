@@ -177,6 +177,7 @@ DSEC_CAUSE_DIED = 5
 DSEC_CAUSE_OOM = 6
 DSEC_CAUSE_STOPPED = 7
 DSEC_CAUSE_CANCELLED = 8
+DSEC_CAUSE_FAILED = 9
 
 
 class Cause(enum.StrEnum):
@@ -189,6 +190,7 @@ class Cause(enum.StrEnum):
     OOM = "oom"
     STOPPED = "stopped"
     CANCELLED = "cancelled"
+    FAILED = "failed"
 
 
 CAUSES: dict[int, Cause] = {
@@ -201,7 +203,19 @@ CAUSES: dict[int, Cause] = {
     6: Cause.OOM,
     7: Cause.STOPPED,
     8: Cause.CANCELLED,
+    9: Cause.FAILED,
 }
+
+DSEC_TOPIC_CREATING = 1
+DSEC_TOPIC_RUNNING = 2
+DSEC_TOPIC_DESTROYING = 3
+DSEC_TOPIC_QUARANTINED = 4
+DSEC_TOPIC_ENDED = 5
+DSEC_TOPIC_EXEC_STARTED = 8
+DSEC_TOPIC_EXEC_ENDED = 9
+
+DSEC_MISSED_UNSELECTED = 1
+DSEC_MISSED_RESET = 2
 
 DSEC_CHANGE_TTL = 1
 DSEC_CHANGE_IDLE_TTL = 2
@@ -1371,6 +1385,81 @@ class Holdings(ctypes.Structure):
     ]
 
 
+class SubscribeOpts(ctypes.Structure):
+    size: int
+    flags: int
+    select: Any
+    topics: int
+    from_seq: int
+    epoch: int
+    window: int
+    reserved: int
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("select", ctypes.POINTER(Select)),
+        ("topics", ctypes.c_uint64),
+        ("from_seq", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint64),
+        ("window", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
+
+
+class News(ctypes.Structure):
+    size: int
+    topic: int
+    seq: int
+    epoch: int
+    time_ms: int
+    sandbox: Id
+    exec: int
+    cause: int
+    flags: int
+    reason: int
+    exit_code: int
+    signal: int
+    label_count: int
+    wall_us: int
+    image: Bytes
+    labels: Any
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("topic", ctypes.c_uint32),
+        ("seq", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint64),
+        ("time_ms", ctypes.c_uint64),
+        ("sandbox", Id),
+        ("exec", ctypes.c_uint64),
+        ("cause", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("reason", ctypes.c_uint32),
+        ("exit_code", ctypes.c_int32),
+        ("signal", ctypes.c_int32),
+        ("label_count", ctypes.c_uint32),
+        ("wall_us", ctypes.c_uint64),
+        ("image", Bytes),
+        ("labels", ctypes.POINTER(Label)),
+    ]
+
+
+class Missed(ctypes.Structure):
+    size: int
+    flags: int
+    first_seq: int
+    next_seq: int
+    count: int
+    epoch: int
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("first_seq", ctypes.c_uint64),
+        ("next_seq", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("epoch", ctypes.c_uint64),
+    ]
+
+
 class FunctionOpts(ctypes.Structure):
     size: int
     verb: int
@@ -1579,6 +1668,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_inspected": Inspected,
     "dsec_label": Label,
     "dsec_list_opts": ListOpts,
+    "dsec_missed": Missed,
+    "dsec_news": News,
     "dsec_open_opts": OpenOpts,
     "dsec_output": Output,
     "dsec_port_opts": PortOpts,
@@ -1588,6 +1679,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_row": Row,
     "dsec_select": Select,
     "dsec_status": Status,
+    "dsec_subscribe_opts": SubscribeOpts,
     "dsec_usage": Usage,
 }
 
@@ -1705,6 +1797,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "dsec_id_parse": (ctypes.c_int, [ctypes.c_char_p, ctypes.POINTER(Id)]),
     "dsec_id_print": (None, [Id, ctypes.c_char_p]),
     "dsec_error": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int64]),
+    "dsec_subscribe": (ctypes.c_int64, [
+        ctypes.c_void_p,
+        ctypes.POINTER(Call),
+        ctypes.POINTER(SubscribeOpts),
+    ]),
     "dsec_function": (ctypes.c_int64, [
         ctypes.c_void_p,
         ctypes.POINTER(Call),
@@ -1771,6 +1868,7 @@ class Library:
     dsec_id_parse: Callable[..., int]
     dsec_id_print: Callable[..., None]
     dsec_error: Callable[..., bytes]
+    dsec_subscribe: Callable[..., int]
     dsec_function: Callable[..., int]
     dsec_invoke: Callable[..., int]
     dsec_image: Callable[..., int]

@@ -7,20 +7,26 @@ from functools import partial
 from types import TracebackType
 from typing import Any, List, Unpack
 
-from dsec import _abi, _file_requests, _requests, values
+from dsec import _file_requests, _function_requests, _requests, values
+from dsec._function import Function
 from dsec._link import Exchange, Link
 from dsec._process import finish, upload
 from dsec._requests import Data, Made, Request, Text
 from dsec._sandbox import Sandbox, with_options
 from dsec.errors import DsecError
-from dsec.options import CreateOptions, ExecOptions
-from dsec.values import Capabilities, ImageInfo, Progress, Result, SandboxInfo, Usage
+from dsec.options import CreateOptions, ExecOptions, FunctionOptions
+from dsec.values import Capabilities, FunctionInfo, ImageInfo, Progress, Result, SandboxInfo, Usage
 
 END_S = 5.0
 CREATE_DEFAULTS: dict[str, Any] = {
     "policy": None, "backend": None, "hostname": None, "user": None, "job": None, "labels": None,
     "env": None, "network": None, "ttl": None, "idle_ttl": None, "on_timeout": None,
     "on_disconnect": None, "allow_degraded": False, "fresh_root": False, "sched_idle": False,
+}
+
+FUNCTION_DEFAULTS: dict[str, Any] = {
+    "cwd": None, "user": None, "env": None, "isolation": None, "cpu": None, "wall": None,
+    "allow_degraded": False, "image_command": False,
 }
 
 
@@ -156,6 +162,25 @@ class Client:
         """The engine's own account of what it holds."""
         held: dict[str, int] = finish(self._link, _requests.holdings())
         return held
+
+    # ---- functions ----
+
+    def register(self, name: str, image: str, argv: Sequence[Text],
+                       **options: Unpack[FunctionOptions]) -> Function:
+        """A program and its limits, to be called often. The same again is the same function."""
+        given: dict[str, Any] = {**FUNCTION_DEFAULTS, **options}
+        for option in ("request_timeout", "request_id"):
+            given.pop(option, None)
+        request = _function_requests.register(name, image, argv, **given)
+        return Function(self._link, finish(self._link, with_options(request, options)))
+
+    def function(self, id: str) -> Function:
+        """One that is registered, by its id; nothing is asked yet."""
+        return Function(self._link, id)
+
+    def functions(self) -> List[FunctionInfo]:
+        found: List[FunctionInfo] = finish(self._link, _function_requests.functions())
+        return found
 
     # ---- images ----
 

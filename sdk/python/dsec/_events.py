@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from typing import Any
 
 from dsec import _abi, values
 from dsec._library import Library

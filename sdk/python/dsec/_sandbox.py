@@ -10,7 +10,7 @@ from dsec._link import Link
 from dsec._process import Process, finish, items, upload
 from dsec._requests import Data, Request, Text
 from dsec.options import ExecOptions, StartOptions
-from dsec.values import (ExecInfo, FileInfo, FileResult, FileType, Forward, Inspection, Result,
+from dsec.values import (ExecInfo, FileInfo, FileResult, Forward, Inspection, Result,
                          Settings, Usage)
 
 EXEC_DEFAULTS: dict[str, Any] = {

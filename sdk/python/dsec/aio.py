@@ -7,7 +7,8 @@ A client belongs to the event loop in which it was made. A cancelled task takes 
 waited for: the program of exec() is killed, what create() made is destroyed, else it is cancelled.
 """
 from dsec._client_aio import Client, connect
+from dsec._function_aio import Function
 from dsec._process_aio import Process, Stream
 from dsec._sandbox_aio import Sandbox
 
-__all__ = ["Client", "Process", "Sandbox", "Stream", "connect"]
+__all__ = ["Client", "Function", "Process", "Sandbox", "Stream", "connect"]

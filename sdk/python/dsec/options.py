@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from dsec._requests import Data, RequestId, Text
+from dsec._requests import RequestId, Text
 
 
 class CallOptions(TypedDict, total=False):
@@ -54,6 +54,21 @@ class ExecOptions(CallOptions, total=False):
     tail_bytes: int
     output_limit_bytes: int  # beyond, it is killed: reason "output-limit"
     merge_stderr: bool
+    image_command: bool  # argv follows the image's entrypoint
+
+
+class FunctionOptions(CallOptions, total=False):
+    cwd: Text
+    user: str
+    env: Mapping[str, str]  # over the image's
+    isolation: str  # "fresh", "domain"
+    cpu: float  # of one call: CPU time of all that it starts
+    wall: float  # time by the clock
+    memory_bytes: int
+    disk_bytes: int
+    output_bytes: int  # stdout and stderr together
+    pids_max: int
+    allow_degraded: bool
     image_command: bool  # argv follows the image's entrypoint
 
 

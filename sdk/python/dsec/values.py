@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dsec import _abi
-from dsec._abi import Blame, Cause, Code, FileChange, FileReason, FileType, Limit, Reason, State
+from dsec._abi import (Blame, Cause, Code, FileChange, FileReason, FileType, Limit, Reason, State,
+                       Verdict)
 from dsec.errors import DsecError, error_make
 
 UINT64_MAX = 2**64 - 1
 T = TypeVar("T", bound=ctypes.Structure)
 
 __all__ = [
-    "Blame", "Capabilities", "Cause", "Chunk", "Code", "ExecInfo", "FileChange", "FileInfo",
-    "FileReason", "FileResult", "FileType", "Forward", "ImageInfo", "Inspection", "Limit", "Output",
-    "Progress", "Reason", "Result", "SandboxInfo", "Settings", "State", "Status", "Usage",
+    "Blame", "Called", "Capabilities", "Cause", "Chunk", "Code", "ExecInfo", "FileChange",
+    "FileInfo", "FileReason", "FileResult", "FileType", "Forward", "FunctionInfo", "ImageInfo",
+    "Inspection", "Limit", "Output", "Progress", "Reason", "Result", "SandboxInfo", "Settings",
+    "State", "Status", "Usage", "Verdict",
 ]
 
 
@@ -225,6 +227,41 @@ class FileResult:
     entries: int
     left_out_count: int
     left_out: list[FileInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """A function, with the limits in force. unenforced: those this host cannot enforce."""
+
+    id: str
+    name: str
+    image: str
+    argv: list[bytes]
+    isolation: str
+    cpu: float | None
+    wall: float
+    memory_bytes: int | None
+    disk_bytes: int
+    output_bytes: int
+    pids_max: int
+    unenforced: frozenset[str]
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What became of a call. verdict: ok, tle, mle, re, ole, or ie, which status explains."""
+
+    verdict: Verdict
+    reason: Reason
+    code: int | None
+    signal: int | None
+    cpu: float | None
+    wall: float | None
+    memory_peak_bytes: int | None
+    stdout: bytes
+    stderr: bytes
+    status: Status
 
 
 @dataclass(frozen=True, slots=True)
