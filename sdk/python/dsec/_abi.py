@@ -1786,6 +1786,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ]),
     "dsec_inspect": (ctypes.c_int64, [ctypes.c_void_p, ctypes.POINTER(Call), Id]),
     "dsec_check": (ctypes.c_int64, [ctypes.c_void_p, ctypes.POINTER(Call)]),
+    "dsec_ping": (ctypes.c_int64, [ctypes.c_void_p, ctypes.POINTER(Call)]),
     "dsec_sandbox": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Id)]),
     "dsec_run": (ctypes.c_int, [
         ctypes.c_void_p,
@@ -1863,6 +1864,7 @@ class Library:
     dsec_change: Callable[..., int]
     dsec_inspect: Callable[..., int]
     dsec_check: Callable[..., int]
+    dsec_ping: Callable[..., int]
     dsec_sandbox: Callable[..., int]
     dsec_run: Callable[..., int]
     dsec_id_parse: Callable[..., int]
