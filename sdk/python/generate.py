@@ -11,7 +11,8 @@ HERE = Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 # asyncio source: the blocking file made of it.
 BLOCKING = {"_client_aio.py": "_client.py", "_sandbox_aio.py": "_sandbox.py",
-            "_process_aio.py": "_process.py", "_function_aio.py": "_function.py"}
+            "_process_aio.py": "_process.py", "_function_aio.py": "_function.py",
+            "_subscription_aio.py": "_subscription.py"}
 
 NUMBERS = {
     "uint8_t": "c_uint8", "uint16_t": "c_uint16", "uint32_t": "c_uint32", "uint64_t": "c_uint64",
@@ -21,7 +22,7 @@ NUMBERS = {
 # Enums that Python shows as words. The others are options of requests: plain numbers.
 SHOWN = ("code", "blame", "reason", "kind", "state", "cause", "file_type", "file_change",
          "file_reason", "limit", "feature", "network", "transport", "on_timeout", "disconnect",
-         "resource", "verdict", "isolation")
+         "resource", "verdict", "isolation", "topic")
 
 ABI_HEAD = '''"""libdsec as ctypes sees it. Written by generate.py from dsec.h: do not edit."""
 from __future__ import annotations

@@ -214,6 +214,27 @@ DSEC_TOPIC_ENDED = 5
 DSEC_TOPIC_EXEC_STARTED = 8
 DSEC_TOPIC_EXEC_ENDED = 9
 
+
+class Topic(enum.StrEnum):
+    CREATING = "creating"
+    RUNNING = "running"
+    DESTROYING = "destroying"
+    QUARANTINED = "quarantined"
+    ENDED = "ended"
+    EXEC_STARTED = "exec-started"
+    EXEC_ENDED = "exec-ended"
+
+
+TOPICS: dict[int, Topic] = {
+    1: Topic.CREATING,
+    2: Topic.RUNNING,
+    3: Topic.DESTROYING,
+    4: Topic.QUARANTINED,
+    5: Topic.ENDED,
+    8: Topic.EXEC_STARTED,
+    9: Topic.EXEC_ENDED,
+}
+
 DSEC_MISSED_UNSELECTED = 1
 DSEC_MISSED_RESET = 2
 

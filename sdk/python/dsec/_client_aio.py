@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, List, Unpack
@@ -13,6 +13,7 @@ from dsec._link_aio import Exchange, Link
 from dsec._process_aio import finish, upload
 from dsec._requests import Data, Made, Request, Text
 from dsec._sandbox_aio import Sandbox, with_options
+from dsec._subscription_aio import Subscription
 from dsec.errors import DsecError
 from dsec.options import CreateOptions, ExecOptions, FunctionOptions
 from dsec.values import Capabilities, FunctionInfo, ImageInfo, Progress, Result, SandboxInfo, Usage
@@ -157,6 +158,18 @@ class Client:
         changed: list[str] = await finish(self._link, _requests.change(
             ids, where, job, ttl, idle_ttl, on_timeout, labels))
         return changed
+
+    async def subscribe(self, *, topics: Iterable[str] | None = None,
+                        ids: Sequence[str] | None = None,
+                        labels: Mapping[str, str] | None = None, job: str | None = None,
+                        from_seq: int = 0, epoch: int = 0, window: int = 0) -> Subscription:
+        """What happens from now on, or from a number on (with the epoch of its engine).
+
+        topics: "creating", "running", "destroying", "quarantined", "ended", "exec-started",
+        "exec-ended"; None: all. Of sandboxes named, or with every label; else of all.
+        """
+        request = _requests.subscribe(ids, labels, job, topics, from_seq, epoch, window)
+        return await Subscription(self._link).begin(request)
 
     async def check(self) -> dict[str, int]:
         """The engine's own account of what it holds."""

@@ -337,6 +337,28 @@ def inspect(sandbox: str) -> Request[values.Inspection]:
     return Request("inspect", lambda lib, d, call: lib.dsec_inspect(d, call, named), done)
 
 
+def subscribe(ids: Sequence[str] | None, labels: Mapping[str, str] | None, job: str | None,
+              topics: Iterable[str] | None, from_seq: int, epoch: int, window: int
+              ) -> Request[None]:
+    keep: list[Any] = []
+    opts = _abi.SubscribeOpts()
+    bits = 0
+    for topic in topics or ():
+        bits |= 1 << word("topics", _abi.TOPICS, topic)
+    if ids or labels or job:
+        keep.append(select(ids, labels, job, keep))
+        opts.select = ctypes.pointer(keep[-1])
+    fill(opts, topics=bits, from_seq=from_seq, epoch=epoch, window=window)
+    return Request("subscribe", lambda lib, d, call: lib.dsec_subscribe(d, call, opts),
+                   nothing("subscribe"), keep=keep, weight=LONG)
+
+
+def news(event: _abi.Event) -> values.News | values.Missed | None:
+    if event.kind == _abi.DSEC_EV_STATE:
+        return values.news_of(event)
+    return values.missed_of(event) if event.kind == _abi.DSEC_EV_GAP else None
+
+
 def holdings() -> Request[dict[str, int]]:
     def done(event: _abi.Event, items: list[Any]) -> dict[str, int]:
         check(event, "check")

@@ -10,5 +10,6 @@ from dsec._client_aio import Client, connect
 from dsec._function_aio import Function
 from dsec._process_aio import Process, Stream
 from dsec._sandbox_aio import Sandbox
+from dsec._subscription_aio import Subscription
 
-__all__ = ["Client", "Function", "Process", "Sandbox", "Stream", "connect"]
+__all__ = ["Client", "Function", "Process", "Sandbox", "Stream", "Subscription", "connect"]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dsec import _abi
 from dsec._abi import (Blame, Cause, Code, FileChange, FileReason, FileType, Limit, Reason, State,
-                       Verdict)
+                       Topic, Verdict)
 from dsec.errors import DsecError, error_make
 
 UINT64_MAX = 2**64 - 1
@@ -21,8 +21,8 @@ T = TypeVar("T", bound=ctypes.Structure)
 __all__ = [
     "Blame", "Called", "Capabilities", "Cause", "Chunk", "Code", "ExecInfo", "FileChange",
     "FileInfo", "FileReason", "FileResult", "FileType", "Forward", "FunctionInfo", "ImageInfo",
-    "Inspection", "Limit", "Output", "Progress", "Reason", "Result", "SandboxInfo", "Settings",
-    "State", "Status", "Usage", "Verdict",
+    "Inspection", "Limit", "Missed", "News", "Output", "Progress", "Reason", "Result",
+    "SandboxInfo", "Settings", "State", "Status", "Topic", "Usage", "Verdict",
 ]
 
 
@@ -265,6 +265,42 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """An event: of a sandbox, or of a program in it (exec is not 0). reason, code, signal and wall
+    are those of a program that ended, cause that of a sandbox.
+    """
+
+    topic: str
+    seq: int
+    epoch: int
+    time: float
+    sandbox: str
+    exec: int
+    cause: Cause
+    reason: Reason | None
+    code: int | None
+    signal: int | None
+    wall: float | None
+    image: str
+    labels: dict[str, str]
+    unpoliced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Events that are gone: numbers from first_seq to before next_seq, so many of which were asked
+    for. exact: or else count is of all. reset: another engine, whose events begin here.
+    """
+
+    first_seq: int
+    next_seq: int
+    count: int
+    epoch: int
+    exact: bool
+    reset: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Forward:
     """A way to a port of a sandbox: connect to the address, send the token and a newline."""
 
@@ -471,6 +507,26 @@ def image_info(event: _abi.Event, record: bytes = b"") -> ImageInfo:
         text(row.name), text(row.digest), text(row.source), text(row.created), row.users,
         known(row.bytes), known(row.content_bytes), known(row.files), row.layers,
         seconds(row.age_ms, 1000), row.dropped_nodes, row.dropped_xattrs, record)
+
+
+def news_of(event: _abi.Event) -> News:
+    row = take(_abi.News, event.body)
+    over = row.topic == _abi.DSEC_TOPIC_EXEC_ENDED
+    reason = named(_abi.REASONS, row.reason, Reason.END_UNKNOWN)
+    code, signal = ended(reason, row.exit_code, row.signal) if over else (None, None)
+    return News(
+        str(named(_abi.TOPICS, row.topic)), row.seq, row.epoch, row.time_ms / 1000,
+        id_text(row.sandbox), row.exec, named(_abi.CAUSES, row.cause, Cause.NONE),
+        reason if over else None, code, signal, seconds(row.wall_us, 10**6) if over else None,
+        text(row.image), labels_of(row.labels, row.label_count),
+        bool(row.flags & _abi.DSEC_UNPOLICED))
+
+
+def missed_of(event: _abi.Event) -> Missed:
+    row = take(_abi.Missed, event.body)
+    return Missed(row.first_seq, row.next_seq, row.count, row.epoch,
+                  not row.flags & _abi.DSEC_MISSED_UNSELECTED,
+                  bool(row.flags & _abi.DSEC_MISSED_RESET))
 
 
 def progress_of(event: _abi.Event) -> Progress:

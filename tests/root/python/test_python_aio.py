@@ -181,6 +181,40 @@ class AioTest(PythonTest):
 
         self.run_in_loop(body)
 
+    def test_a_subscription_tells_what_happens_until_it_is_left(self):
+        async def body(client, sandbox):
+            async with await client.subscribe(labels={"seen": "1"}) as events:
+                async with await client.create("small", labels={"seen": "1"}) as seen:
+                    await seen.exec(["sh", "-c", "exit 3"])
+                    await sandbox.exec(["true"])  # another's: not told
+                    with self.assertRaises(dsec.DsecInvalidError):
+                        await client.subscribe(topics=["nonsense"])
+                told = []
+                async for news in events:
+                    told.append(news)
+                    if news.topic == "ended":
+                        break
+                self.assertEqual([news.topic for news in told],
+                                 ["creating", "running", "exec-started", "exec-ended",
+                                  "destroying", "ended"])
+                self.assertEqual({news.sandbox for news in told}, {seen.id})
+                self.assertEqual((told[3].reason, told[3].code, told[3].exec), ("exit", 3, 1))
+                self.assertEqual((told[0].image, told[5].cause), ("small", "destroyed"))
+                waits = asyncio.create_task(anext(events))
+                await asyncio.sleep(0.05)
+                events.close()
+                with self.assertRaises(StopAsyncIteration):
+                    await waits
+            async with await client.subscribe(topics=["exec-ended"], ids=[seen.id],
+                                              from_seq=told[0].seq, epoch=told[0].epoch) as again:
+                self.assertEqual(await anext(again), told[3])
+            while client._link._exchanges:  # their last events are on their way
+                await asyncio.sleep(0.01)
+
+        self.run_in_loop(body)
+        with dsec.connect(self.address) as client, client.subscribe(from_seq=1) as events:
+            self.assertEqual(next(events).topic, "creating")
+
     def test_a_closed_client_ends_who_waits_for_it(self):
         async def body(client, sandbox):
             other = dsec.aio.connect(self.address)
