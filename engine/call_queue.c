@@ -12,6 +12,7 @@
 #include "engine/function.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum {
 	CREDIT = 16, /* calls of a request between two looks at its client's room */
@@ -175,7 +176,7 @@ static void invocation_drop(struct invocation *invocation)
 	for (int i = 0; invocation->dropped && i < REFUSALS_PER_TURN; i++) {
 		e.index = (uint16_t)(part->first + part->count - invocation->dropped--);
 		if (!part->cancelled)
-			part->shard->stats.refused++;
+			tenancy_of(part)->stats.refused++;
 		part_emit(part, &e);
 	}
 }
@@ -261,7 +262,7 @@ static struct status invoke_check(struct part *part, struct function **ret)
 		return invoke_invalid("inputs", "from 1 to 1,024; one that is empty is one");
 	if (wire_items_check(&request->payload, &wish->inputs) < 0)
 		return invoke_invalid("inputs", NULL);
-	*ret = function_find(part->shard, request->entry.subject);
+	*ret = function_of(part);
 	if (!*ret || (*ret)->removed)
 		return (struct status){ .code = DSEC_ABSENT,
 					.blame = DSEC_BLAME_CALLER,

@@ -40,6 +40,7 @@ int channel_new(const struct channel_options *o, struct channel **ret)
 		return -ENOMEM;
 	channel->client = o->client;
 	channel->client_id = o->client_id;
+	channel->tenant = o->tenant;
 	channel->number = o->number;
 	channel->is_stream = o->is_stream;
 	channel->doorbell_fd = o->doorbell_fd;
@@ -142,7 +143,7 @@ static bool ring_can_take(const struct channel *channel)
 {
 	uint16_t op;
 
-	if (channel->broken || channel_is_full(channel) || !channel->shard->requests.free_count ||
+	if (channel->broken || channel_is_full(channel) || !request_has_place(channel) ||
 	    !ring_has_requests(channel))
 		return false;
 	/* Only a look: the copy that is used is checked again. */

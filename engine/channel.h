@@ -14,6 +14,7 @@
 struct client;
 struct request;
 struct shard;
+struct tenant;
 struct pending_event;
 
 /* Entries and bytes of payload per turn: a busy client buys no more. */
@@ -21,6 +22,7 @@ enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 1 << 20 };
 
 struct channel {
 	struct shard *shard;
+	struct tenant *tenant;
 	struct client *client; /* of its home shard: only its constants are read here */
 	uint32_t number;
 	bool closing, broken, settled, is_awake, is_announced, is_backlogged;
@@ -61,6 +63,7 @@ struct channel {
 struct channel_options {
 	struct client *client;
 	uint64_t client_id;
+	struct tenant *tenant;
 	uint32_t number;
 	bool is_stream;
 	char *memory; /* of the whole mapping */

@@ -19,10 +19,12 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/channel.h"
+#include "engine/config_tenant.h"
 #include "engine/control.h"
 #include "engine/memory.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 #include "engine/wire.h"
 
 #define HANDSHAKE_NS (10 * 1000000000ull)
@@ -38,6 +40,8 @@ struct client {
 	bool receiving;
 	int fd;
 	struct mail *place; /* among clients_max */
+	uint32_t door;
+	struct tenant *tenant; /* NULL: it has not shown who it is */
 	uint64_t id;
 	struct dsec_ring_hello hello;
 	struct dsec_ring_step step;
@@ -78,6 +82,10 @@ static void client_free(struct client *client)
 	client_memory_done(&client->memory);
 	cleanup_close(&client->fd);
 	control_client_gone(shard->node->control, shard, client->place);
+	if (client->tenant) {
+		shard->tenancies[client->tenant->index].clients--;
+		tenant_give(client->tenant, TENANT_CLIENTS);
+	}
 	free(client->channels);
 	free(client);
 	shard->clients_live--;
@@ -204,6 +212,7 @@ static int client_make_channels(struct client *client, const int *doorbells)
 		struct channel_options options = {
 			.client = client,
 			.client_id = client->id,
+			.tenant = client->tenant,
 			.number = i,
 			.is_stream = client->hello.transport == DSEC_TRANSPORT_STREAM,
 			.memory = client->memory.base,
@@ -304,25 +313,38 @@ static int client_welcome(struct client *client)
 	return r < 0 ? r : 0;
 }
 
-/* In a time that does not tell how much of it was right. */
-static bool client_token_is_right(const struct client *client)
+static struct identity client_identify(const struct client *client)
 {
-	const struct node *node = client->shard->node;
-	unsigned char differ = client->hello.token_bytes != node->token_bytes;
+	struct ucred peer = { .uid = UINT32_MAX };
+	socklen_t bytes = sizeof peer;
+	struct caller caller = {
+		.door = client->door,
+		.token = client->token,
+		.token_bytes = client->hello.token_bytes,
+		.acts_for = client->hello.tenant,
+	};
 
-	for (uint32_t i = 0; i < node->token_bytes; i++)
-		differ |= (unsigned char)(node->token[i] ^ client->token[i]);
-	return !node->token_bytes || !differ;
+	/* It fails for no unix socket; nobody has the uid that stands there then. */
+	(void)getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+	caller.uid = peer.uid;
+	return tenant_identify(client->shard->node, &caller);
 }
 
 static void client_greet(struct client *client)
 {
+	struct identity who = client_identify(client);
 	int r;
 
-	if (!client_token_is_right(client)) {
-		client_refuse(client, DSEC_DENIED, "the token is not the engine's");
+	if (!who.tenant) {
+		client_refuse(client, who.code, who.text);
 		return;
 	}
+	if (!tenant_take(who.tenant, TENANT_CLIENTS)) {
+		client_refuse(client, DSEC_REFUSED, "as many clients as the tenant may have");
+		return;
+	}
+	client->tenant = who.tenant;
+	client->shard->tenancies[who.tenant->index].clients++;
 	r = client_welcome(client);
 	if (r < 0) {
 		client_refuse(client, DSEC_REFUSED, "no memory or descriptors for a connection");
@@ -335,6 +357,17 @@ static void client_greet(struct client *client)
 	client->state = CLIENT_MAPPED;
 	client->got = 0;
 	client_receive(client, &client->step, sizeof client->step);
+}
+
+/* "", "*", or a name; filled up with zero. */
+static bool tenant_text_is_good(const struct dsec_ring_hello *hello)
+{
+	const char *name = hello->tenant;
+	size_t bytes = strnlen(name, sizeof hello->tenant);
+
+	return bytes < sizeof hello->tenant &&
+	       wire_is_zero(name + bytes, sizeof hello->tenant - bytes) &&
+	       (!bytes || !strcmp(name, TENANT_EVERYONE) || tenant_name_is_good(name));
 }
 
 static void client_got_hello(struct client *client)
@@ -350,6 +383,8 @@ static void client_got_hello(struct client *client)
 	} else if (hello->transport != DSEC_TRANSPORT_RING &&
 		   hello->transport != DSEC_TRANSPORT_STREAM) {
 		client_refuse(client, DSEC_UNSUPPORTED, "hello: unknown transport");
+	} else if (!tenant_text_is_good(hello)) {
+		client_refuse(client, DSEC_INVALID, "hello: tenant: no name of one");
 	} else if (hello->token_bytes > DSEC_TOKEN_BYTES_MAX) {
 		client_refuse(client, DSEC_INVALID, "hello: token too long");
 	} else if (hello->token_bytes) {
@@ -444,7 +479,7 @@ static void client_late(struct timer *timer)
 	(void)shutdown(client->fd, SHUT_RDWR); /* its receive ends, and with it the client */
 }
 
-void client_open(struct shard *shard, int fd, struct mail *place)
+void client_open(struct shard *shard, int fd, uint32_t door, struct mail *place)
 {
 	struct client *client = shard->stopping ? NULL : calloc(1, sizeof *client);
 
@@ -454,6 +489,7 @@ void client_open(struct shard *shard, int fd, struct mail *place)
 		return;
 	}
 	client->place = place;
+	client->door = door;
 	client->shard = shard;
 	client->fd = fd;
 	client->memory.fd = -1;

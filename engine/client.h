@@ -12,10 +12,10 @@ struct mail;
 struct shard;
 
 /*
- * A new connection for this shard; takes the descriptor. `place` goes back with
- * control_client_gone() when nothing of the client is left.
+ * A new connection for this shard, by the socket of tenant `door`; takes the descriptor. `place`
+ * goes back with control_client_gone() when nothing of the client is left.
  */
-void client_open(struct shard *shard, int fd, struct mail *place);
+void client_open(struct shard *shard, int fd, uint32_t door, struct mail *place);
 /* Tells a connection that is not to become a client why; the descriptor stays the caller's. */
 void client_turn_away(int fd, uint32_t code, const char *text);
 /* Every client of this shard ends: the engine stops. */

@@ -19,6 +19,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
+#include "engine/config_tenant.h"
 
 enum option_type {
 	OPTION_NAME,	/* an instance's */
@@ -32,6 +33,7 @@ enum option_type {
 	OPTION_FD,	/* int, an open descriptor */
 	OPTION_ON,	/* bool, no value */
 	OPTION_OFF,	/* bool, no value */
+	OPTION_TENANT,	/* may be repeated, see config_tenant.c */
 	OPTION_ANSWER,	/* no value, not "run": `max` is an enum config_mode */
 };
 
@@ -53,6 +55,8 @@ static const struct option options[] = {
 	{ "socket-mode", OPTION_MODE, FIELD(socket_mode), 0, 0777, "OCTAL", "the socket's mode" },
 	{ "token-file", OPTION_PATH, FIELD(token_path), 0, 0, "PATH",
 	  "clients must show what is in it; none: the socket's mode alone decides" },
+	{ "tenant", OPTION_TENANT, 0, 0, 0, "KEY=VALUE,...",
+	  "one more tenant, see dsecd(8): name, socket, mode, token-file, uid, gateway, limits" },
 	{ "egress", OPTION_PATH, FIELD(egress_range), 0, 0, "RANGE",
 	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
@@ -154,6 +158,8 @@ int config_default(struct config *config)
 		.pin_shards = true,
 		.stop_timeout_s = 30,
 		.socket_mode = 0600,
+		.tenants = { { .name = "default" } },
+		.tenant_count = 1,
 		.log_level = LOG_INFO,
 	};
 #ifdef DSEC_FAULTS
@@ -176,6 +182,7 @@ void config_done(struct config *config)
 	free(config->owned_socket);
 	free(config->owned_launcher);
 	free(config->owned_import);
+	tenants_free(config);
 	config->owned_socket = NULL;
 	config->owned_launcher = NULL;
 	config->owned_import = NULL;
@@ -224,6 +231,8 @@ int config_parse(struct config *config, int argc, char **argv, enum config_mode 
 			return r;
 	}
 	r = paths_complete(config);
+	if (r >= 0)
+		r = tenants_check(config);
 	if (r < 0)
 		return r;
 	*ret_mode = mode;
@@ -396,6 +405,8 @@ static int option_set(struct config *config, const struct option *o, const char 
 			return 0;
 		fprintf(stderr, "dsecd: --%s: the path is empty\n", o->name);
 		return -EINVAL;
+	case OPTION_TENANT:
+		return tenant_parse(config, value);
 	case OPTION_ON:
 	case OPTION_OFF:
 		*(bool *)field = o->type == OPTION_ON;

@@ -49,6 +49,33 @@ enum {
 	EXEC_KILL_LIMIT_S = 5,	       /* whoever waits for a killed exec is told by then */
 	SUBSCRIPTIONS_MAX = 1024,      /* to events, of the node */
 	SUBSCRIPTIONS_CLIENT_MAX = 32, /* half of what a channel has in flight */
+	TENANTS_MAX = 64,
+	TENANT_NAME_MAX = 24,
+	TENANT_UIDS_MAX = 16,
+	/* Requests remembered by their ids: 30 MiB a shard when full; at 10,000 a second, 13 s. */
+	RECORDS_PER_SHARD = 131072,
+};
+
+/* Of each there is an engine's own; a tenant has what it is given, or a part of what is left. */
+enum tenant_limit {
+	TENANT_SANDBOXES,
+	TENANT_CREATES, /* a second */
+	TENANT_EXECS,
+	TENANT_CLIENTS,
+	TENANT_RECORDS, /* per shard */
+	TENANT_LIMITS,
+};
+
+/* The first is "default": whoever comes by the engine's own socket and is nobody else. */
+struct tenant_config {
+	const char *name;	 /* [a-z0-9-]{1,24} */
+	const char *socket_path; /* NULL: the engine's own */
+	const char *token_path;	 /* NULL: it has no token */
+	uint32_t socket_mode;	 /* 0600 */
+	uint32_t uids[TENANT_UIDS_MAX], uid_count;
+	bool is_gateway;		/* may act for the others */
+	uint32_t limits[TENANT_LIMITS]; /* 0: not given */
+	char *owned;			/* what the above point into */
 };
 
 /* What may be asked for as the most that an exec writes. */
@@ -89,7 +116,9 @@ struct config {
 	uint32_t socket_mode;		   /* 0600 */
 	uint32_t log_level;		   /* enum log_level: LOG_INFO */
 	bool check_json;		   /* --check writes JSON */
-	uint64_t given;			   /* bit per option that was given, of config.c's table */
+	struct tenant_config tenants[TENANTS_MAX];
+	uint32_t tenant_count; /* at least 1 */
+	uint64_t given;	       /* bit per option that was given, of config.c's table */
 	char *owned_socket, *owned_launcher, *owned_import; /* what defaults of paths point to */
 };
 

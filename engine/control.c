@@ -18,6 +18,7 @@
 #include "engine/client.h"
 #include "engine/control_open.h"
 #include "engine/engine.h"
+#include "engine/tenant.h"
 
 enum {
 	RESTARTS_AT_ONCE = 16,
@@ -246,20 +247,25 @@ struct scratches *control_scratches(struct control *control)
 /* A client's place among clients_max: to its shard with a descriptor, back when it is gone. */
 struct place {
 	struct mail mail;
+	struct door *door;
 	int fd;
 };
 
 static void place_taken(struct mail *mail, void *owner)
 {
-	client_open(owner, container_of(mail, struct place, mail)->fd, mail);
+	struct place *place = container_of(mail, struct place, mail);
+
+	client_open(owner, place->fd, place->door->tenant, mail);
 }
 
 static void place_came_back(struct mail *mail, void *owner)
 {
 	struct control *control = owner;
+	struct place *place = container_of(mail, struct place, mail);
 
 	control->clients--;
-	free(container_of(mail, struct place, mail));
+	place->door->clients--;
+	free(place);
 }
 
 void control_client_gone(struct control *control, struct shard *shard, struct mail *place)
@@ -268,12 +274,29 @@ void control_client_gone(struct control *control, struct shard *shard, struct ma
 	mail_send(shard->io, control->io, place);
 }
 
-static void client_admit(struct control *control, int fd)
+/* By a tenant's own door its own; by the engine's what the doors of others leave. */
+static uint32_t door_clients_max(const struct door *door)
 {
+	const struct control *control = door->control;
+	const struct node *node = &control->node;
+	uint32_t max = control->config->clients_max, others = 0;
+
+	if (door->tenant)
+		return node->tenants[door->tenant].limits[TENANT_CLIENTS];
+	for (uint32_t i = 1; i < node->tenant_count; i++)
+		if (control->doors[i].listen_fd >= 0)
+			others += node->tenants[i].limits[TENANT_CLIENTS];
+	return others < max ? max - others : 1;
+}
+
+static void client_admit(struct door *door, int fd)
+{
+	struct control *control = door->control;
 	struct node *node = &control->node;
 	struct place *place = NULL;
 
-	if (control->clients < control->config->clients_max)
+	if (control->clients < control->config->clients_max &&
+	    door->clients < door_clients_max(door))
 		place = malloc(sizeof *place);
 	if (!place) {
 		client_turn_away(fd, DSEC_REFUSED, "as many clients as there may be: clients_max");
@@ -281,6 +304,8 @@ static void client_admit(struct control *control, int fd)
 		return;
 	}
 	control->clients++;
+	door->clients++;
+	place->door = door;
 	place->fd = fd;
 	place->mail.deliver = place_taken;
 	mail_send(control->io, node->shards[control->next_shard++ % node->shard_count]->io,
@@ -289,16 +314,17 @@ static void client_admit(struct control *control, int fd)
 
 static void client_accepted(struct io_op *op, int res)
 {
-	struct control *control = container_of(op, struct control, accept);
+	struct door *door = container_of(op, struct door, accept);
+	struct control *control = door->control;
 
 	if (res >= 0) {
-		client_admit(control, res);
+		client_admit(door, res);
 	} else if (res != -ECANCELED && res != -EAGAIN) {
 		log_error("accept failed err=%s, continuing", strerror(-res));
 		restart_pace(control);
 	}
 	if (!(op->flags & IO_MORE) && !control->stopping)
-		io_accept(control->io, op, control->listen_fd);
+		io_accept(control->io, op, door->listen_fd);
 }
 
 /* ---- stopping ---- */
@@ -308,7 +334,9 @@ static void control_stop(struct control *control, const char *why)
 	if (control->stopping)
 		return;
 	log_info("stopping reason=\"%s\"", why);
-	io_cancel(control->io, &control->accept);
+	for (uint32_t i = 0; i < control->config->tenant_count; i++)
+		if (control->doors[i].listen_fd >= 0)
+			io_cancel(control->io, &control->doors[i].accept);
 	control_shards_stop(control);
 }
 
@@ -390,8 +418,13 @@ static void images_refresh_due(struct control *control)
 
 static void control_listen(struct control *control)
 {
-	control->accept.done = client_accepted;
-	io_accept(control->io, &control->accept, control->listen_fd);
+	for (uint32_t i = 0; i < control->config->tenant_count; i++) {
+		struct door *door = &control->doors[i];
+
+		door->accept.done = client_accepted;
+		if (door->listen_fd >= 0)
+			io_accept(control->io, &door->accept, door->listen_fd);
+	}
 	control->signal.done = signal_came;
 	io_read(control->io, &control->signal, control->signal_fd, &control->signal_info,
 		sizeof control->signal_info);

@@ -21,6 +21,7 @@
 #include "engine/engine.h"
 #include "engine/records.h"
 #include "engine/sweep.h"
+#include "engine/tenant.h"
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
 
@@ -63,38 +64,6 @@ static int images_check(const struct config *config)
 	log_line(given ? LOG_ERROR : LOG_WARNING, "images cannot be read path=\"%s\" err=%s%s",
 		 config->images_path, strerror(-r), given ? "" : ", continuing without any");
 	return given ? r : 0;
-}
-
-/* One line; the keeper's user alone may read the file, else it is no secret. */
-static int token_read(const struct config *config, struct node *node)
-{
-	auto_close int fd = -1;
-	struct stat st;
-	ssize_t n;
-
-	if (!config->token_path)
-		return 0;
-	fd = open(config->token_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		log_error("--token-file cannot be read path=\"%s\" err=%s", config->token_path,
-			  strerror(errno));
-		return -EACCES;
-	}
-	if (!S_ISREG(st.st_mode) || st.st_mode & 077) {
-		log_error("--token-file must be a file with mode 0600 path=\"%s\"",
-			  config->token_path);
-		return -EPERM;
-	}
-	n = read(fd, node->token, sizeof node->token);
-	while (n > 0 && (node->token[n - 1] == '\n' || node->token[n - 1] == '\r'))
-		n--;
-	if (n <= 0 || n > DSEC_TOKEN_BYTES_MAX) {
-		log_error("--token-file must hold 1 to %d bytes path=\"%s\"", DSEC_TOKEN_BYTES_MAX,
-			  config->token_path);
-		return -EINVAL;
-	}
-	node->token_bytes = (uint32_t)n;
-	return 0;
 }
 
 static int signals_open(int *ret_fd)
@@ -221,6 +190,7 @@ static void node_size(struct control *control)
 	node->sandboxes_per_shard = (config->sandboxes_max + config->shards - 1) / config->shards;
 	node->execs_per_shard = (config->execs_max + config->shards - 1) / config->shards;
 	node->requests_per_shard = REQUESTS_PER_SHARD;
+	node->creates.bucket = bucket_of(config->creates_per_s, 1);
 }
 
 int control_open(const struct config *config, const struct engine_handover *handover,
@@ -233,7 +203,10 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	if (!control)
 		return -ENOMEM;
 	control->config = config;
-	control->listen_fd = handover->listen_fd;
+	for (uint32_t i = 0; i < config->tenant_count; i++)
+		control->doors[i] = (struct door){ .control = control,
+						   .tenant = i,
+						   .listen_fd = handover->listen_fds[i] };
 	control->cgroup_fd = handover->cgroup_fd;
 	control->signal_fd = -1;
 	images_init(&control->images);
@@ -243,7 +216,7 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	if (r >= 0)
 		r = images_check(config);
 	if (r >= 0)
-		r = token_read(config, &control->node);
+		r = tenants_open(&control->node);
 	if (r >= 0)
 		r = sweep_instance(config->instance, control->cgroup_fd);
 	if (r >= 0)
@@ -318,6 +291,7 @@ int control_close(struct control *control)
 	backend_node_close(control->node.backend_node);
 	io_close(control->io);
 	cleanup_close(&control->signal_fd);
+	tenants_close(&control->node);
 	r = sweep_check(control->cgroup_fd);
 	if (r < 0)
 		log_error("stopped, but cgroups are left");

@@ -15,6 +15,15 @@
 struct guard;
 struct worker_pid;
 
+/* A socket that clients come by: the engine's, or a tenant's own. */
+struct door {
+	struct control *control;
+	struct io_op accept;
+	uint32_t tenant;
+	uint32_t clients; /* of clients_max, see door_clients_max() */
+	int listen_fd;	  /* -1: there is none */
+};
+
 struct control {
 	struct node node;
 	const struct config *config;
@@ -31,8 +40,9 @@ struct control {
 	uint32_t restarts;
 	uint64_t restart_s;
 	uint64_t refreshed_ns; /* when the images' files were looked at */
-	int listen_fd, signal_fd, cgroup_fd;
-	struct io_op accept, signal, lifeline;
+	int signal_fd, cgroup_fd;
+	struct door doors[TENANTS_MAX];
+	struct io_op signal, lifeline;
 	struct signalfd_siginfo signal_info;
 	char lifeline_byte;
 };

@@ -16,6 +16,7 @@
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum {
 	CREATES_AT_ONCE = 16, /* per part: enough to keep a team of launchers busy */
@@ -106,6 +107,27 @@ static struct status check_network(const struct config *config, uint32_t network
 				  "this engine has no egress: start dsecd with --egress RANGE");
 }
 
+static struct status image_failed(int result)
+{
+	struct status s = status_of_errno(result, "create", "image");
+
+	if (result == -ENOENT || result == -EINVAL) {
+		s.code = result == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
+		s.blame = DSEC_BLAME_CALLER;
+		s.detail = result == -ENOENT ?
+				   "no such image; see the engine's --images directory" :
+				   "letters, digits and . _ - : in parts separated by /";
+	} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
+		s.blame = DSEC_BLAME_CALLER;
+		s.detail = "the image's file is not EROFS, or damaged";
+	} else if (result == -ETXTBSY) {
+		s.code = DSEC_CONFLICT;
+		s.blame = DSEC_BLAME_CALLER;
+		s.detail = "its file was written to in place, under sandboxes that use it";
+	}
+	return s;
+}
+
 static struct status check_fields(struct creation *creation)
 {
 	struct request *request = creation->part->request;
@@ -130,6 +152,8 @@ static struct status check_fields(struct creation *creation)
 	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);
 	if (r < 0 || !*creation->image.name)
 		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
+	if (!tenant_reads_image(request->tenant, creation->part->shard->node, creation->image.name))
+		return image_failed(-ENOENT);
 	r = wire_string(w, c->hostname, creation->hostname, sizeof creation->hostname);
 	if (r < 0)
 		return create_invalid("hostname", r, "at most 63 bytes");
@@ -160,8 +184,8 @@ static void creation_end(struct creation *creation, const struct status *status)
 	if (creation->image.image)
 		image_put(part->shard, creation->image.image);
 	free(creation);
-	record_end(part->shard->records, part->request->entry.request_id, status ? status : &ok,
-		   NULL);
+	record_end(&tenancy_of(part)->records, part->request->entry.request_id,
+		   status ? status : &ok, NULL);
 	part_end(part, status, NULL);
 }
 
@@ -194,7 +218,7 @@ static void create_one_done(struct part *part)
 	struct creation *creation = part->work;
 
 	part->running--;
-	part->shard->creates_waiting--;
+	quota_give(tenancy_of(part), QUOTA_CREATES, 1);
 	if (!creation->pumping)
 		create_more(creation);
 }
@@ -211,7 +235,7 @@ void create_overdue(struct sandbox *sandbox)
 
 	sandbox->creator = NULL;
 	sandbox->wanted_gone = true;
-	part->shard->stats.failed++;
+	tenancy_of(part)->stats.failed++;
 	emit_failed(part, sandbox->index, &s);
 	sandbox_quarantine(sandbox);
 	create_one_done(part);
@@ -234,9 +258,9 @@ static void box_built(struct box *box, int error)
 		struct status s = status_of_errno(error, "container", box->failed_step);
 
 		if (s.code == DSEC_REFUSED)
-			part->shard->stats.refused++;
+			tenancy_of(part)->stats.refused++;
 		else
-			part->shard->stats.failed++;
+			tenancy_of(part)->stats.failed++;
 		if (s.code == DSEC_CANCELLED)
 			status_merge(&part->status, &s);
 		emit_failed(part, sandbox->index, &s);
@@ -305,18 +329,19 @@ static struct status create_one(struct creation *creation, uint32_t index)
 	struct part *part = creation->part;
 	struct shard *shard = part->shard;
 	struct sandbox *sandbox;
+	const char *limit;
 	int r;
 
 	if (part->cancelled || shard->stopping)
 		return status_of_errno(-ECANCELED, "create", "cancel");
 	if (creation->failure.code) {
-		shard->stats.failed++;
+		tenancy_of(part)->stats.failed++;
 		return creation->failure;
 	}
-	sandbox = sandbox_new(shard);
+	sandbox = sandbox_new(tenancy_of(part), &limit);
 	if (!sandbox) {
-		shard->stats.refused++;
-		return status_of_errno(-EAGAIN, "create", "sandboxes_max");
+		tenancy_of(part)->stats.refused++;
+		return status_of_errno(-EAGAIN, "create", limit);
 	}
 	r = items_copy(part->request, &part->request->body.create.labels, &sandbox->labels);
 	if (r >= 0)
@@ -352,7 +377,7 @@ static struct status refuse_one(struct part *part, uint32_t *ret_index)
 
 	*ret_index = part->first + --part->count;
 	creation->excess--;
-	part->shard->stats.refused++;
+	tenancy_of(part)->stats.refused++;
 	s = status_of_errno(-EAGAIN, "create", creation->excess_of);
 	if (creation->retry_ms)
 		s.retry_after_ms = creation->retry_ms;
@@ -375,7 +400,7 @@ static void create_more(struct creation *creation)
 		part->started += !excess;
 		if (!s.code)
 			continue;
-		part->shard->creates_waiting -= !excess;
+		quota_give(tenancy_of(part), QUOTA_CREATES, !excess);
 		emit_failed(part, index, &s);
 		if (s.code == DSEC_CANCELLED)
 			status_merge(&part->status, &s);
@@ -397,24 +422,10 @@ static void image_ready(struct image_want *want, int result)
 	struct status s = STATUS_OK;
 
 	if (result < 0) {
-		s = status_of_errno(result, "create", "image");
-		if (result == -ENOENT || result == -EINVAL) {
-			s.code = result == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
-			s.blame = DSEC_BLAME_CALLER;
-			s.detail = result == -ENOENT ?
-					   "no such image; see the engine's --images directory" :
-					   "letters, digits and . _ - : in parts separated by /";
-		} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
-			s.blame = DSEC_BLAME_CALLER;
-			s.detail = "the image's file is not EROFS, or damaged";
-		} else if (result == -ETXTBSY) {
-			s.code = DSEC_CONFLICT;
-			s.blame = DSEC_BLAME_CALLER;
-			s.detail = "its file was written to in place, under sandboxes that use it";
-		}
+		s = image_failed(result);
 		/* Wrong for all, and told once; else another shard may have made its part. */
 		if (s.blame == DSEC_BLAME_CALLER) {
-			part->shard->creates_waiting -= part->count - creation->excess;
+			quota_give(tenancy_of(part), QUOTA_CREATES, part->count - creation->excess);
 			creation_end(creation, &s);
 			return;
 		}
@@ -425,24 +436,41 @@ static void image_ready(struct image_want *want, int result)
 	create_more(creation);
 }
 
+/* Of both buckets, or of none: what the engine's does not have goes back to the tenant's. */
+static uint32_t rate_take(struct creation *creation, uint32_t wanted)
+{
+	struct part *part = creation->part;
+	struct tenant *tenant = part->request->tenant;
+	uint64_t now_ns = io_now_ns(part->shard->io);
+	uint32_t taken, granted, retry_ms;
+
+	taken = shared_bucket_take(&tenant->creates, now_ns, wanted, &retry_ms);
+	if (taken < wanted) {
+		creation->excess_of = "tenant_creates_per_s";
+		creation->retry_ms = retry_ms;
+	}
+	granted = shared_bucket_take(&part->shard->node->creates, now_ns, taken, &retry_ms);
+	if (granted < taken) {
+		creation->excess_of = "creates_per_s";
+		creation->retry_ms = retry_ms;
+		shared_bucket_give(&tenant->creates, taken - granted);
+	}
+	return granted;
+}
+
 /* What is over a limit is refused at once, from the end of the count. */
 static void creation_admit(struct creation *creation)
 {
 	struct part *part = creation->part;
-	struct shard *shard = part->shard;
-	uint32_t room = shard->config->creates_waiting_max, granted, retry_ms;
+	struct tenancy *tenancy = tenancy_of(part);
+	uint32_t room = tenancy->max[QUOTA_CREATES] - tenancy->used[QUOTA_CREATES], granted;
 
-	room = room > shard->creates_waiting ? room - shard->creates_waiting : 0;
 	creation->excess_of = "creates_waiting_max";
 	if (room > part->count)
 		room = part->count;
-	granted = bucket_take(&shard->creates, io_now_ns(shard->io), room, &retry_ms);
-	if (granted < room) {
-		creation->excess_of = "creates_per_s";
-		creation->retry_ms = retry_ms;
-	}
+	granted = rate_take(creation, room);
 	creation->excess = part->count - granted;
-	shard->creates_waiting += granted;
+	tenancy->used[QUOTA_CREATES] += granted;
 }
 
 void create_part(struct part *part)
@@ -453,7 +481,7 @@ void create_part(struct part *part)
 	struct status s;
 	int r;
 
-	r = record_begin(shard->records, &part->request->entry, &record);
+	r = record_begin(&tenancy_of(part)->records, &part->request->entry, &record);
 	if (r < 0) {
 		create_replay(part, r, record);
 		return;
@@ -461,7 +489,7 @@ void create_part(struct part *part)
 	creation = calloc(1, sizeof *creation);
 	if (!creation) {
 		s = status_of_errno(-ENOMEM, "create", "request");
-		record_end(shard->records, part->request->entry.request_id, &s, NULL);
+		record_end(&tenancy_of(part)->records, part->request->entry.request_id, &s, NULL);
 		part_end(part, &s, NULL);
 		return;
 	}

@@ -15,6 +15,7 @@
 #include "engine/sandbox.h"
 #include "engine/selection.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum { EVENTS_PER_TURN = 64 };
 
@@ -33,9 +34,13 @@ static void replay_end(struct part *part, const struct status *status)
 	part_end(part, status, NULL);
 }
 
-static bool is_of(const struct sandbox *sandbox, const struct replay *replay)
+/* Another tenant may have used the same id. */
+static bool is_of(const struct sandbox *sandbox, const struct part *part)
 {
-	return sandbox && sandbox->state == DSEC_STATE_RUNNING &&
+	const struct replay *replay = part->work;
+
+	return sandbox && sandbox->tenancy == tenancy_of(part) &&
+	       sandbox->state == DSEC_STATE_RUNNING &&
 	       !memcmp(sandbox->request_id, replay->request_id, sizeof replay->request_id);
 }
 
@@ -48,7 +53,7 @@ static bool replay_look(struct replay *replay, const struct part *part)
 		const struct sandbox *sandbox = pool_at(pool, replay->looked++);
 
 		/* Another count than the first time: what does not fit is not told. */
-		if (is_of(sandbox, replay) && sandbox->index >= part->first &&
+		if (is_of(sandbox, part) && sandbox->index >= part->first &&
 		    sandbox->index - part->first < part->count)
 			replay->places[sandbox->index - part->first] = replay->looked;
 	}
@@ -66,7 +71,7 @@ static void replay_tell(struct part *part, uint32_t at)
 
 	if (replay->places[at])
 		sandbox = pool_at(&part->shard->sandboxes, replay->places[at] - 1);
-	if (is_of(sandbox, replay)) { /* it may have gone since it was looked at */
+	if (is_of(sandbox, part)) { /* it may have gone since it was looked at */
 		body = sandbox_settings(sandbox);
 		e.subject = sandbox->id;
 		e.body = &body;

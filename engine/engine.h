@@ -3,12 +3,12 @@
  */
 #pragma once
 
-struct config;
+#include "engine/config.h"
 
 /* What the keeper holds for engines and hands to each. */
 struct engine_handover {
-	int listen_fd; /* the client socket, listening */
-	int cgroup_fd; /* the instance's cgroup root, O_DIRECTORY */
+	int listen_fds[TENANTS_MAX]; /* the engine's socket, then each tenant's own; -1: none */
+	int cgroup_fd;		     /* the instance's cgroup root, O_DIRECTORY */
 	int keeper_fd; /* SOCK_SEQPACKET to the keeper: descriptors can be parked there later */
 	unsigned int uid_first; /* of the instance's locked range */
 };

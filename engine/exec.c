@@ -19,6 +19,7 @@
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum { READ_BYTES = 16 << 10 };
 
@@ -339,20 +340,46 @@ struct exec *exec_find(const struct sandbox *sandbox, uint64_t number)
 	return exec;
 }
 
+/* Among those that run, of its tenant and of its client; else the limit's name. */
+static const char *place_take(struct tenancy *tenancy, const struct part *part)
+{
+	const char *limit = tenancy->tenant->has_limits ? "tenant_execs_max" : "execs_max";
+
+	if (!tenant_take(tenancy->tenant, TENANT_EXECS))
+		return limit;
+	if (quota_take(tenancy, QUOTA_EXECS, 1)) {
+		if (share_take(&part->shard->shares, part->request->client))
+			return NULL;
+		limit = "client_execs_max";
+		quota_give(tenancy, QUOTA_EXECS, 1);
+	}
+	tenant_give(tenancy->tenant, TENANT_EXECS);
+	return limit;
+}
+
+void exec_place_give(struct tenancy *tenancy, uint64_t client)
+{
+	quota_give(tenancy, QUOTA_EXECS, 1);
+	tenant_give(tenancy->tenant, TENANT_EXECS);
+	share_give(&tenancy->shard->shares, client);
+}
+
 /* What came of the wish: its status, and the exec, whatever that is. */
 static struct status exec_begin(struct part *part, struct exec **ret)
 {
-	struct sandbox *sandbox = sandbox_find(part->shard, part->request->entry.subject);
+	struct sandbox *sandbox = sandbox_of(part);
 	struct exec *exec;
+	const char *limit;
 	struct status s;
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
-	if (!share_take(&part->shard->shares, part->request->client))
-		return status_of_errno(-EAGAIN, "exec", "client_execs_max");
+	limit = place_take(sandbox->tenancy, part);
+	if (limit)
+		return status_of_errno(-EAGAIN, "exec", limit);
 	exec = *ret = exec_new(sandbox, part);
 	if (!exec) {
-		share_give(&part->shard->shares, part->request->client);
+		exec_place_give(sandbox->tenancy, part->request->client);
 		return status_of_errno(-EAGAIN, "exec", "execs_max");
 	}
 	s = exec_wish(exec, part->request);
@@ -371,7 +398,7 @@ void exec_part(struct part *part)
 	struct status s;
 	int r;
 
-	r = record_begin(shard->records, &part->request->entry, &record);
+	r = record_begin(&tenancy_of(part)->records, &part->request->entry, &record);
 	if (r < 0) {
 		exec_replay(part, r, record);
 		return;
@@ -380,7 +407,7 @@ void exec_part(struct part *part)
 	if (s.code) {
 		if (exec)
 			exec_free(exec);
-		record_end(shard->records, part->request->entry.request_id, &s, NULL);
+		record_end(&tenancy_of(part)->records, part->request->entry.request_id, &s, NULL);
 		part->work = NULL;
 		part_end(part, &s, NULL);
 		return;
@@ -388,7 +415,6 @@ void exec_part(struct part *part)
 	if (record)
 		record->exec = exec->number;
 	memcpy(exec->request_id, part->request->entry.request_id, sizeof exec->request_id);
-	shard->stats.execs++;
 	if (part->request->body.exec.flags & DSEC_EXEC_STREAM)
 		reader_begin(exec, &exec->owner, beginning, exec->window_bytes);
 	flow_init(&exec->flow, &shard->host, "exec", exec_steps,

@@ -10,11 +10,11 @@
 struct exec;
 struct sandbox;
 
-/* Of a shard: those that are over, by their end. */
+/* Of a tenant on a shard: those that are over, by their end. */
 struct kept_execs {
 	struct exec *oldest, *newest;
-	uint32_t count;
-	uint64_t bytes;
+	uint32_t count, count_max;
+	uint64_t bytes, bytes_max;
 	struct timer timer; /* of the oldest */
 };
 

@@ -65,7 +65,7 @@ void attach_part(struct part *part)
 {
 	const struct dsec_ring_request *entry = &part->request->entry;
 	const struct dsec_wire_attach *wish = &part->request->body.attach;
-	struct sandbox *sandbox = sandbox_find(part->shard, entry->subject);
+	struct sandbox *sandbox = sandbox_of(part);
 	struct exec *exec = sandbox ? exec_find(sandbox, entry->exec) : NULL;
 	struct status s;
 

@@ -1,7 +1,7 @@
 /*
  * Execs that are over, kept so that one can ask how they ended and read what they wrote. Called by
  * exec.c at an exec's end and by sandboxes at theirs. Bounded by time, bytes and number; the oldest
- * of the shard goes first. Always true: nothing of the backend and no descriptor is left of them.
+ * of its tenant goes first. Always true: nothing of the backend and no descriptor is left of them.
  */
 #include "engine/exec_state.h"
 
@@ -11,6 +11,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/exec.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 #define KEPT_NS ((uint64_t)EXEC_KEPT_S * 1000000000)
 
@@ -25,7 +26,7 @@ static void exec_unlink(struct exec *exec)
 static void exec_not_running(const struct exec *exec)
 {
 	exec->shard->execs_running--;
-	share_give(&exec->shard->shares, exec->client);
+	exec_place_give(exec->sandbox->tenancy, exec->client);
 }
 
 void exec_free(struct exec *exec)
@@ -49,11 +50,11 @@ void exec_free(struct exec *exec)
 		sandbox_exec_over(sandbox);
 }
 
-/* ---- the shard's list, oldest first ---- */
+/* ---- the tenant's list, oldest first ---- */
 
 static void kept_remove(struct exec *exec)
 {
-	struct kept_execs *kept = &exec->shard->kept;
+	struct kept_execs *kept = &exec->sandbox->tenancy->kept;
 
 	if (exec->older)
 		exec->older->newer = exec->newer;
@@ -71,14 +72,14 @@ static void kept_remove(struct exec *exec)
 	exec_free(exec);
 }
 
-static void kept_evict(struct shard *shard)
+static void kept_evict(struct tenancy *tenancy)
 {
-	struct kept_execs *kept = &shard->kept;
+	struct kept_execs *kept = &tenancy->kept;
+	struct shard *shard = tenancy->shard;
 	uint64_t now = io_now_ns(shard->io);
 
-	while (kept->oldest &&
-	       (kept->count > EXECS_KEPT_PER_SHARD || kept->bytes > EXEC_KEPT_BYTES_PER_SHARD ||
-		kept->oldest->ended_ns + KEPT_NS <= now))
+	while (kept->oldest && (kept->count > kept->count_max || kept->bytes > kept->bytes_max ||
+				kept->oldest->ended_ns + KEPT_NS <= now))
 		kept_remove(kept->oldest);
 	if (kept->oldest && !timer_is_set(&kept->timer))
 		(void)timer_set(&shard->timers, &kept->timer, /* the heap has room for it */
@@ -89,12 +90,12 @@ static void kept_expired(struct timer *timer)
 {
 	struct kept_execs *kept = container_of(timer, struct kept_execs, timer);
 
-	kept_evict(container_of(kept, struct shard, kept));
+	kept_evict(container_of(kept, struct tenancy, kept));
 }
 
 static void kept_add(struct exec *exec)
 {
-	struct kept_execs *kept = &exec->shard->kept;
+	struct kept_execs *kept = &exec->sandbox->tenancy->kept;
 
 	exec->kept_bytes = sizeof *exec + exec->spec.string_bytes;
 	for (int i = 0; i < EXEC_STREAMS; i++)
@@ -116,7 +117,6 @@ static void kept_add(struct exec *exec)
 void exec_keep(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
-	struct shard *shard = exec->shard;
 
 	if (sandbox->state != DSEC_STATE_RUNNING || !exec->started) {
 		exec_free(exec);
@@ -139,7 +139,7 @@ void exec_keep(struct exec *exec)
 			oldest = oldest->next;
 		kept_remove(oldest);
 	}
-	kept_evict(shard);
+	kept_evict(sandbox->tenancy);
 	sandbox_exec_over(sandbox);
 }
 

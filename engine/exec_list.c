@@ -117,7 +117,7 @@ static uint32_t execs_gather(const struct exec *execs, uint64_t after, const str
 
 void exec_list_part(struct part *part, uint64_t after)
 {
-	struct sandbox *sandbox = sandbox_find(part->shard, part->request->entry.subject);
+	struct sandbox *sandbox = sandbox_of(part);
 	uint64_t subject = part->request->entry.subject.lo;
 	uint32_t limit = part->request->body.list.limit, count;
 	const struct exec *execs[EXECS_MAX];

@@ -14,6 +14,7 @@
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 /* Captured bytes as DATA events, in pieces; `e` says of which stream, and where they begin. */
 static void emit_data(struct part *part, struct emission e, const char *bytes, size_t count)
@@ -173,7 +174,8 @@ void exec_conclude(struct exec *exec, int error)
 	recorded = *result;
 	for (int i = 0; i < EXEC_STREAMS; i++)
 		recorded.outputs[i].truncated = recorded.outputs[i].total_bytes > 0;
-	record_end(exec->shard->records, exec->request_id, &exec->result_status, &recorded);
+	record_end(&exec->sandbox->tenancy->records, exec->request_id, &exec->result_status,
+		   &recorded);
 	if (exec->owner.part && !exec->owner.live) {
 		exec_answer_captured(exec, exec->owner.part, 0);
 		exec->owner.part = NULL;
@@ -296,7 +298,7 @@ void exec_replay(struct part *part, int error, const struct record *record)
 		    record->subject.lo == entry->subject.lo;
 	struct status s = record_refusal(error, record);
 	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_REPLAYED };
-	struct sandbox *sandbox = same ? sandbox_find(part->shard, entry->subject) : NULL;
+	struct sandbox *sandbox = same ? sandbox_of(part) : NULL;
 	struct exec *exec = sandbox ? exec_find(sandbox, record->exec) : NULL;
 
 	if (exec && replay_joins(exec, part))

@@ -112,6 +112,8 @@ struct status exec_limit_refusal(const struct exec *exec);
 
 /* ---- exec.c ---- */
 
+/* Its place among those that run is free again. */
+void exec_place_give(struct tenancy *tenancy, uint64_t client);
 /* One that runs, or is kept; NULL. */
 struct exec *exec_find(const struct sandbox *sandbox, uint64_t number);
 /* Nothing more is taken for it, and what waits is told. Any number of times. */

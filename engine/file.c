@@ -18,6 +18,7 @@
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum { END_GRACE_MS = 1000, COMMIT_GRACE_MS = 2000 };
 
@@ -345,6 +346,7 @@ static void file_free(struct file *file)
 		sandbox->box->backend->class->run_free(file->run);
 	free(file->packet);
 	pool_put(&shard->files, file);
+	quota_give(sandbox->tenancy, QUOTA_FILES, 1);
 	sandbox_file_over(sandbox);
 }
 
@@ -488,10 +490,15 @@ static struct file *file_new(struct sandbox *sandbox, struct part *part)
 	/* Who asks for one after the other need not wait until each was reaped. */
 	const bool has_room = sandbox->files_asked < FILES_PER_SANDBOX_MAX &&
 			      sandbox->file_count < 2 * FILES_PER_SANDBOX_MAX;
-	struct file *file = has_room ? pool_take(&sandbox->shard->files) : NULL;
+	struct file *file;
 
-	if (!file)
+	if (!has_room || !quota_take(sandbox->tenancy, QUOTA_FILES, 1))
 		return NULL;
+	file = pool_take(&sandbox->shard->files);
+	if (!file) {
+		quota_give(sandbox->tenancy, QUOTA_FILES, 1);
+		return NULL;
+	}
 	file->sandbox = sandbox;
 	file->part = part;
 	file->control_fd = file->out_fd = -1;
@@ -512,14 +519,14 @@ static struct file *file_new(struct sandbox *sandbox, struct part *part)
 void file_part(struct part *part)
 {
 	struct shard *shard = part->shard;
-	struct sandbox *sandbox = sandbox_find(shard, part->request->entry.subject);
+	struct sandbox *sandbox = sandbox_of(part);
 	struct file *file = NULL;
 	struct record *record = NULL;
 	struct status s = STATUS_OK;
 	int r = 0;
 
 	if (verb_has_effects(part->request->body.file.verb))
-		r = record_begin(shard->records, &part->request->entry, &record);
+		r = record_begin(&tenancy_of(part)->records, &part->request->entry, &record);
 	if (r < 0) {
 		file_replay(part, r, record);
 		return;
@@ -533,7 +540,7 @@ void file_part(struct part *part)
 	if (s.code) {
 		if (file)
 			file_free(file);
-		record_end(shard->records, part->request->entry.request_id, &s, NULL);
+		record_end(&tenancy_of(part)->records, part->request->entry.request_id, &s, NULL);
 		part_end(part, &s, NULL);
 		return;
 	}
@@ -579,19 +586,6 @@ int file_credit(struct part *part, uint32_t stream, uint64_t consumed)
 	if (!file || !file->outlet_open || stream != FILE_STREAM_OUT)
 		return -EINVAL;
 	return outlet_credit(&file->outlet, consumed);
-}
-
-void files_end(struct sandbox *sandbox)
-{
-	struct file *next;
-
-	for (struct file *file = sandbox->files; file; file = next) {
-		struct status s = status_absent();
-
-		next = file->next;
-		s.detail = "it ended before the operation did";
-		file_cut(file, &s); /* it may be gone afterwards */
-	}
 }
 
 uint32_t file_bytes(void)

@@ -12,9 +12,11 @@
 #include <sys/uio.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/file.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 static const char *const step_names[] = {
 	[GUEST_STEP_NONE] = "helper",	  [GUEST_STEP_ASK] = "request",
@@ -300,9 +302,9 @@ void file_report(struct file *file, int error)
 	file->sandbox->files_asked--;
 	part->work = NULL;
 	if (file->forsaken && e.status.code == DSEC_CANCELLED)
-		record_forget(file->sandbox->shard->records, file->request_id);
+		record_forget(&file->sandbox->tenancy->records, file->request_id);
 	else
-		record_end(file->sandbox->shard->records, file->request_id, &e.status, NULL);
+		record_end(&file->sandbox->tenancy->records, file->request_id, &e.status, NULL);
 	if (file->asking) /* its mail is under way: it ends when that comes back */
 		status_merge(&part->status, &e.status);
 	else
@@ -325,4 +327,17 @@ void file_replay(struct part *part, int error, const struct record *record)
 	e.subject = record->subject;
 	e.status = record->status;
 	part_end(part, NULL, &e);
+}
+
+void files_end(struct sandbox *sandbox)
+{
+	struct file *next;
+
+	for (struct file *file = sandbox->files; file; file = next) {
+		struct status s = status_absent();
+
+		next = file->next;
+		s.detail = "it ended before the operation did";
+		file_cut(file, &s); /* it may be gone afterwards */
+	}
 }

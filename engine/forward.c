@@ -16,6 +16,7 @@
 #include "engine/base/log.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum { BACKLOG = 128 };
 
@@ -164,9 +165,13 @@ int forward_get(struct sandbox *sandbox, uint32_t port, struct forward **ret,
 		return r;
 	if (!*at) {
 		*ret_limit = "forwards_max";
-		*at = pool_take(&forwards->all);
-		if (!*at)
+		if (!quota_take(sandbox->tenancy, QUOTA_FORWARDS, 1))
 			return -EAGAIN;
+		*at = pool_take(&forwards->all);
+		if (!*at) {
+			quota_give(sandbox->tenancy, QUOTA_FORWARDS, 1);
+			return -EAGAIN;
+		}
 		(*at)->sandbox = sandbox;
 		(*at)->port = port;
 		token_make(*at, forwards);
@@ -189,6 +194,7 @@ bool forward_revoke(struct sandbox *sandbox, uint32_t port)
 		return false;
 	*at = forward->next;
 	pool_put(&sandbox->shard->forwards.all, forward);
+	quota_give(sandbox->tenancy, QUOTA_FORWARDS, 1);
 	if (!pool_taken(&sandbox->shard->forwards.all)) /* the listener goes with the last one */
 		io_cancel(sandbox->shard->io, &sandbox->shard->forwards.accept);
 	return true;

@@ -19,6 +19,7 @@
 #include "engine/limits.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum { ROWS_PER_TURN = 32, ROW_BYTES_MAX = 8192 };
 
@@ -62,7 +63,7 @@ void function_settle(struct function *function)
 	while (*link != function)
 		link = &(*link)->next;
 	*link = function->next;
-	shard->functions.count--;
+	quota_give(function->tenancy, QUOTA_FUNCTIONS, 1);
 	image_put(shard, function->image);
 	free((void *)function->spec.strings);
 	free(function);
@@ -96,20 +97,28 @@ bool functions_are_gone(const struct shard *shard)
 
 /* ---- finding ---- */
 
-struct function *function_find(const struct shard *shard, struct dsec_wire_id id)
+/* All are looked at: how long it takes says nothing of those of others. */
+static struct function *function_find(const struct tenancy *tenancy, struct dsec_wire_id id)
 {
-	struct function *function = shard->functions.all;
+	struct function *found = NULL;
 
-	while (function && (function->id.lo != id.lo || function->id.hi != id.hi))
-		function = function->next;
-	return function;
+	for (struct function *f = tenancy->shard->functions.all; f; f = f->next)
+		if (f->tenancy == tenancy && f->id.lo == id.lo && f->id.hi == id.hi)
+			found = f;
+	return found;
 }
 
-static struct function *function_named(const struct shard *shard, const char *name)
+struct function *function_of(const struct part *part)
 {
-	struct function *function = shard->functions.all;
+	return function_find(tenancy_of(part), part->request->entry.subject);
+}
 
-	while (function && (function->removed || strcmp(function->name, name) != 0))
+static struct function *function_named(const struct tenancy *tenancy, const char *name)
+{
+	struct function *function = tenancy->shard->functions.all;
+
+	while (function && (function->removed || function->tenancy != tenancy ||
+			    strcmp(function->name, name) != 0))
 		function = function->next;
 	return function;
 }
@@ -134,7 +143,7 @@ static void function_add(struct function *function)
 		link = &(*link)->next;
 	function->next = *link;
 	*link = function;
-	all->count++;
+	function->tenancy->used[QUOTA_FUNCTIONS]++;
 }
 
 static bool is_same(const struct function *a, const struct function *b)
@@ -153,9 +162,9 @@ static bool is_same(const struct function *a, const struct function *b)
 static struct status function_name(struct function *function)
 {
 	struct shard *shard = function->shard;
-	const struct function *other = function_named(shard, function->name);
+	const struct function *other = function_named(function->tenancy, function->name);
 
-	if (!other && shard->functions.count >= FUNCTIONS_MAX)
+	if (!other && !quota_has(function->tenancy, QUOTA_FUNCTIONS))
 		return status_of_errno(-EAGAIN, "function", "functions_max");
 	if (!other) {
 		function->id = (struct dsec_wire_id){
@@ -193,6 +202,7 @@ static struct status register_function(struct registering *registering)
 	if (!function)
 		return status_of_errno(-ENOMEM, "function", "request");
 	function->shard = shard;
+	function->tenancy = tenancy_of(part);
 	function->last = &function->first;
 	function->registered_ns = io_now_ns(shard->io);
 	function->image = registering->image.image;
@@ -202,7 +212,7 @@ static struct status register_function(struct registering *registering)
 		*subject = function->id; /* of the request, which the other shards read later */
 	}
 	function->id = *subject;
-	if (s.code || function_find(shard, function->id)) {
+	if (s.code || function_find(function->tenancy, function->id)) {
 		function_free(function);
 		return s;
 	}
@@ -256,6 +266,9 @@ static void register_part(struct part *part)
 	s = registering ? function_check(part->request, part->shard->node->unenforced,
 					 registering->image.name) :
 			  status_of_errno(-ENOMEM, "function", "request");
+	if (!s.code &&
+	    !tenant_reads_image(part->request->tenant, part->shard->node, registering->image.name))
+		s = image_failure(-ENOENT);
 	if (s.code) {
 		free(registering);
 		part_end(part, &s, NULL);
@@ -343,7 +356,8 @@ static void list_more(struct mail *mail, void *owner)
 
 	(void)owner; /* part->shard */
 	for (; function && rows < ROWS_PER_TURN; function = function->next) {
-		if (function->removed || function->id.lo <= part->after)
+		if (function->removed || function->tenancy != tenancy_of(part) ||
+		    function->id.lo <= part->after)
 			continue;
 		row_emit(part, function);
 		part->after = function->id.lo;
@@ -357,7 +371,7 @@ static void list_more(struct mail *mail, void *owner)
 
 static void remove_part(struct part *part)
 {
-	struct function *function = function_find(part->shard, part->request->entry.subject);
+	struct function *function = function_of(part);
 	struct status s = STATUS_OK;
 
 	if (function && !function->removed)

@@ -22,6 +22,7 @@
 struct image;
 struct part;
 struct shard;
+struct tenancy;
 struct invocation;
 struct call_set;
 
@@ -46,7 +47,7 @@ struct function {
 	struct function *next; /* in order of numbers */
 	struct dsec_wire_id id;
 	uint64_t registered_ns;
-	uint64_t tenant; /* whose it is: nobody else finds it */
+	struct tenancy *tenancy; /* whose it is: nobody else finds it */
 	char name[FUNCTION_NAME_BYTES_MAX], user[FUNCTION_USER_BYTES_MAX];
 	struct image *image;
 	struct run_spec spec; /* its strings are the function's */
@@ -69,7 +70,6 @@ struct function {
 /* Of a shard. */
 struct functions {
 	struct function *all;
-	uint32_t count;
 	uint64_t numbers; /* given so far, by shard 0 */
 	struct pool calls, sets;
 	struct function *waiting, **waiting_last; /* who has inputs that wait, in turns */
@@ -85,7 +85,8 @@ void functions_done(struct shard *shard);
 void functions_stop(struct shard *shard);
 /* Nothing of any function is left here. */
 bool functions_are_gone(const struct shard *shard);
-struct function *function_find(const struct shard *shard, struct dsec_wire_id id);
+/* The one that the part's request names, if it is its tenant's; NULL. */
+struct function *function_of(const struct part *part);
 /* Frees it if it was removed and nothing of it is left. */
 void function_settle(struct function *function);
 /* Starts what can be started. */

@@ -14,6 +14,7 @@
 #include "engine/image_files.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenant.h"
 
 enum { ROWS_PER_TURN = 32 };
 
@@ -65,12 +66,17 @@ uint32_t image_row_write(const struct image_row *row, char ret[IMAGE_ROW_BYTES_M
 
 static void row_emit(struct asking *asking, const struct image_found *found)
 {
+	const struct request *request = asking->query.part->request;
 	const struct image_row row = {
 		.name = found->name,
 		.record = found->record,
 		.file_bytes = found->file_bytes,
 		.age_ms = found->age_ms,
-		.users = found->users,
+		/* Of an image that all may read the others' use is nobody's business. */
+		.users = tenant_owns_image(request->tenant, asking->query.part->shard->node,
+					   found->name) ?
+				 found->users :
+				 UINT32_MAX,
 	};
 	char body[IMAGE_ROW_BYTES_MAX];
 	struct emission e = { .kind = DSEC_EV_ROW,
@@ -97,6 +103,13 @@ static int record_emit(struct asking *asking, const struct image_found *found)
 	e.bytes = (uint32_t)r;
 	part_emit(asking->query.part, &e);
 	return 0;
+}
+
+static bool may_read(const struct asking *asking, const char *name)
+{
+	const struct part *part = asking->query.part;
+
+	return tenant_reads_image(part->request->tenant, part->shard->node, name);
 }
 
 /* ---- the answer ---- */
@@ -147,7 +160,8 @@ static void rows_more(struct asking *asking)
 	struct status ok = STATUS_OK;
 
 	for (int i = 0; asking->at && i < ROWS_PER_TURN; i++) {
-		row_emit(asking, asking->at);
+		if (may_read(asking, asking->at->name))
+			row_emit(asking, asking->at);
 		asking->at = asking->at->next;
 	}
 	if (asking->at && !asking->query.part->unheard)
@@ -161,9 +175,12 @@ static void query_answered(struct mail *mail, void *owner)
 	struct asking *asking =
 		container_of(container_of(mail, struct image_query, mail), struct asking, query);
 	const struct image_found *found = asking->query.found;
-	struct status s = query_status(asking);
+	struct status s;
 
 	(void)owner; /* the part's shard */
+	if (*asking->query.name && !may_read(asking, asking->query.name))
+		asking->query.result = -ENOENT;
+	s = query_status(asking);
 	if (!s.code && asking->query.verb == DSEC_IMAGE_INSPECT && found->record)
 		s = status_of_errno(record_emit(asking, found), "image", "record");
 	if (s.code) {
@@ -181,7 +198,7 @@ static struct status query_begin(struct part *part, uint32_t verb, const char *n
 	if (!asking)
 		return status_of_errno(-ENOMEM, "image", "request");
 	asking->query.part = part;
-	asking->query.verb = verb;
+	asking->query.verb = may_read(asking, name) ? verb : DSEC_IMAGE_INSPECT;
 	asking->query.answered = query_answered;
 	(void)snprintf(asking->query.name, sizeof asking->query.name, "%s", name);
 	part->work = asking;
@@ -206,6 +223,24 @@ static struct status image_invalid(const char *field, int error, const char *det
 struct image_words {
 	char name[IMAGE_NAME_MAX], tag[IMPORT_TAG_BYTES];
 };
+
+/* What is another's is as good as absent: see query_answered(). */
+static struct status image_check_owner(const struct part *part, const char *name)
+{
+	const struct tenant *tenant = part->request->tenant;
+	const struct node *node = part->shard->node;
+
+	if (part->request->body.image.verb == DSEC_IMAGE_INSPECT ||
+	    tenant_owns_image(tenant, node, name) ||
+	    (part->request->body.image.verb == DSEC_IMAGE_REMOVE &&
+	     !tenant_reads_image(tenant, node, name)))
+		return STATUS_OK;
+	return (struct status){ .code = DSEC_DENIED,
+				.blame = DSEC_BLAME_CALLER,
+				.table = "image",
+				.step = "tenant",
+				.detail = "a tenant's own images begin with its name and /" };
+}
 
 static struct status image_check(const struct part *part, struct image_words *ret)
 {
@@ -232,7 +267,7 @@ static struct status image_check(const struct part *part, struct image_words *re
 	if (image_name_check(ret->name) < 0)
 		return image_invalid("name", -EINVAL,
 				     "letters, digits and . _ - : in parts separated by /");
-	return STATUS_OK;
+	return image_check_owner(part, ret->name);
 }
 
 void image_part(struct part *part)

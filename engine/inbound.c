@@ -15,6 +15,7 @@
 #include "engine/forward.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 /* ---- the end ---- */
 
@@ -26,6 +27,7 @@ static void inbound_leave(struct inbound *inbound)
 	if (!sandbox)
 		return;
 	sandbox->inbound_count--;
+	quota_give(sandbox->tenancy, QUOTA_INBOUNDS, 1);
 	sandbox_touch(sandbox);
 }
 
@@ -120,7 +122,8 @@ static void inbound_connect(struct inbound *inbound, const struct forward *forwa
 	struct sandbox *sandbox = forward->sandbox;
 
 	inbound->state = INBOUND_CONNECT;
-	if (sandbox->inbound_count >= INBOUNDS_PER_SANDBOX_MAX) {
+	if (sandbox->inbound_count >= INBOUNDS_PER_SANDBOX_MAX ||
+	    !quota_take(sandbox->tenancy, QUOTA_INBOUNDS, 1)) {
 		inbound->in->refused_total++;
 		inbound_free(inbound);
 		return;

@@ -10,6 +10,7 @@
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 #include "engine/usage.h"
 
 struct answer {
@@ -109,8 +110,8 @@ static void inspect_ended(struct part *part, const struct ended *ended)
 void inspect_part(struct part *part)
 {
 	struct dsec_wire_id id = part->request->entry.subject;
-	struct sandbox *sandbox = sandbox_find(part->shard, id);
-	const struct ended *ended = sandbox ? NULL : ended_find(part->shard->gone, id);
+	struct sandbox *sandbox = sandbox_of(part);
+	const struct ended *ended = sandbox ? NULL : tenancy_ended(part, id);
 	struct status absent = status_absent();
 
 	if (ended)

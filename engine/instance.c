@@ -48,23 +48,22 @@ _Static_assert(UID_LARGE_FIRST + (uint32_t)UID_LARGE <= INT32_MAX, "no large ran
 static int lock_take(struct instance *in, const struct instance_places *places);
 static int uids_take(struct instance *in, const struct config *config,
 		     const struct instance_places *places);
-static int socket_listen(struct instance *in, mode_t mode);
-static void socket_remove(struct instance *in);
+static int sockets_listen(struct instance *in, const struct config *config);
+static void socket_remove(struct instance_socket *socket);
 static void lock_release(struct instance *in, const struct instance_places *places);
 static void descriptor_close(int *fd);
 
 int instance_open(struct instance *instance, const struct config *config,
 		  const struct instance_places *places)
 {
-	struct instance in = { .lock_fd = -1, .uids_fd = -1, .cgroup_fd = -1, .listen_fd = -1 };
+	struct instance in = { .lock_fd = -1, .uids_fd = -1, .cgroup_fd = -1 };
 	int r;
+
+	for (int i = 0; i < TENANTS_MAX; i++)
+		in.sockets[i].fd = -1;
 
 	snprintf(in.name, sizeof(in.name), "%s", config->instance);
 	snprintf(in.cgroup_name, sizeof(in.cgroup_name), "dsec-%s", config->instance);
-	if (strlen(config->socket_path) >= sizeof(in.socket_path))
-		return -ENAMETOOLONG;
-	strcpy(in.socket_path, config->socket_path);
-
 	r = lock_take(&in, places);
 	if (r < 0)
 		goto fail;
@@ -78,7 +77,7 @@ int instance_open(struct instance *instance, const struct config *config,
 			  strerrordesc_np(-r));
 		goto fail;
 	}
-	r = socket_listen(&in, config->socket_mode);
+	r = sockets_listen(&in, config);
 	if (r < 0)
 		goto fail;
 	*instance = in;
@@ -93,14 +92,16 @@ int instance_close(struct instance *in, const struct instance_places *places)
 {
 	int r = 0;
 
-	socket_remove(in);
+	for (int i = 0; i < TENANTS_MAX; i++)
+		socket_remove(&in->sockets[i]);
 	if (in->cgroup_fd >= 0)
 		r = cgroup_root_remove(in->cgroup_name);
 	if (r < 0)
 		log_error("cgroup root %s stays: %s", in->cgroup_name, strerrordesc_np(-r));
 	else if (in->uids_fd >= 0 && ftruncate(in->uids_fd, 0) < 0)
 		log_debug("uid range still names %s: %s", in->name, strerrordesc_np(errno));
-	descriptor_close(&in->listen_fd);
+	for (int i = 0; i < TENANTS_MAX; i++)
+		descriptor_close(&in->sockets[i].fd);
 	descriptor_close(&in->cgroup_fd);
 	descriptor_close(&in->uids_fd);
 	lock_release(in, places); /* last: from here on a successor may start */
@@ -368,7 +369,7 @@ static int socket_bind(int fd, const struct sockaddr_un *address, mode_t mode)
 	return listen(fd, LISTEN_BACKLOG) < 0 ? -errno : 0;
 }
 
-static int socket_listen(struct instance *in, mode_t mode)
+static int socket_listen(struct instance_socket *ret, const char *path, mode_t mode)
 {
 	auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -377,31 +378,49 @@ static int socket_listen(struct instance *in, mode_t mode)
 
 	if (fd < 0)
 		return -errno;
-	strcpy(address.sun_path, in->socket_path);
+	if (strlen(path) >= sizeof(ret->path))
+		return -ENAMETOOLONG;
+	strcpy(address.sun_path, path);
 	r = stale_wait(&address);
 	if (!r)
 		r = socket_bind(fd, &address, mode);
-	if (!r && lstat(in->socket_path, &info) < 0)
+	if (!r && lstat(path, &info) < 0)
 		r = -errno;
 	if (r < 0) {
 		log_error(r == -EADDRINUSE ? "socket %s: somebody listens on it (%s)" :
 			  r == -EEXIST	   ? "socket %s: there is a file that is no socket (%s)" :
 					     "socket %s: %s",
-			  in->socket_path, strerrordesc_np(-r));
+			  path, strerrordesc_np(-r));
 		return r == -EADDRINUSE ? -EBUSY : r;
 	}
-	in->socket_device = info.st_dev;
-	in->socket_inode = info.st_ino;
-	in->listen_fd = take_fd(&fd);
+	strcpy(ret->path, path);
+	ret->device = info.st_dev;
+	ret->inode = info.st_ino;
+	ret->fd = take_fd(&fd);
 	return 0;
 }
 
-static void socket_remove(struct instance *in)
+/* In the place of each tenant its own; the first is the engine's. */
+static int sockets_listen(struct instance *in, const struct config *config)
+{
+	int r = socket_listen(&in->sockets[0], config->socket_path, config->socket_mode);
+
+	for (uint32_t i = 1; r == 0 && i < config->tenant_count; i++) {
+		const struct tenant_config *tenant = &config->tenants[i];
+
+		if (tenant->socket_path)
+			r = socket_listen(&in->sockets[i], tenant->socket_path,
+					  tenant->socket_mode);
+	}
+	return r;
+}
+
+static void socket_remove(struct instance_socket *socket)
 {
 	struct stat info;
 
-	if (in->listen_fd < 0 || lstat(in->socket_path, &info) < 0)
+	if (socket->fd < 0 || lstat(socket->path, &info) < 0)
 		return;
-	if (info.st_dev == in->socket_device && info.st_ino == in->socket_inode)
-		(void)unlink(in->socket_path); /* a stale one is replaced at the next start */
+	if (info.st_dev == socket->device && info.st_ino == socket->inode)
+		(void)unlink(socket->path); /* a stale one is replaced at the next start */
 }

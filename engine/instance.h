@@ -1,22 +1,27 @@
 /*
  * One instance of the engine on this machine: its name's lock, its uid range, its cgroup root, its
- * socket. Several live side by side because each of these follows the name.
+ * sockets. Several live side by side because each of these follows the name.
  */
 #pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
 
-struct config;
+#include "engine/config.h"
+
+struct instance_socket {
+	char path[108];
+	int fd;	      /* -1: not held */
+	dev_t device; /* with the inode: is the socket's file still ours */
+	ino_t inode;
+};
 
 struct instance {
-	char name[32];	      /* "main" */
-	char cgroup_name[40]; /* "dsec-main" */
-	char socket_path[108];
-	int lock_fd, uids_fd, cgroup_fd, listen_fd; /* -1: not held */
+	char name[32];			 /* "main" */
+	char cgroup_name[40];		 /* "dsec-main" */
+	int lock_fd, uids_fd, cgroup_fd; /* -1: not held */
 	unsigned int uid_first;
-	dev_t socket_device; /* with the inode: is the socket's file still ours */
-	ino_t socket_inode;
+	struct instance_socket sockets[TENANTS_MAX]; /* the engine's, then those of tenants */
 };
 
 /* Where the locks live: "/run/dsec"; tests give a place of their own. */
@@ -33,7 +38,7 @@ int instance_open(struct instance *instance, const struct config *config,
 		  const struct instance_places *places);
 
 /*
- * Removes socket, cgroup root and locks. -EBUSY when processes are left in the cgroup root, which
+ * Removes sockets, cgroup root and locks. -EBUSY when processes are left in the cgroup root, which
  * then stays, and with it the uid range's owner.
  */
 int instance_close(struct instance *instance, const struct instance_places *places);

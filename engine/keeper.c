@@ -152,15 +152,23 @@ static int keeper_open(struct keeper *k)
 	return k->signal_fd < 0 ? -errno : 0;
 }
 
+static struct engine_handover handover_of(const struct keeper *k, int channel_fd)
+{
+	struct engine_handover handover = {
+		.cgroup_fd = k->instance.cgroup_fd,
+		.keeper_fd = channel_fd,
+		.uid_first = k->instance.uid_first,
+	};
+
+	for (int i = 0; i < TENANTS_MAX; i++)
+		handover.listen_fds[i] = k->instance.sockets[i].fd;
+	return handover;
+}
+
 /* In a process of its own, which may crash or wait like the engine it cleans up after. */
 static void engine_clean_up(struct keeper *k)
 {
-	const struct engine_handover handover = {
-		.listen_fd = k->instance.listen_fd,
-		.cgroup_fd = k->instance.cgroup_fd,
-		.keeper_fd = -1,
-		.uid_first = k->instance.uid_first,
-	};
+	const struct engine_handover handover = handover_of(k, -1);
 	int status = 0, pid = fork();
 
 	if (pid == 0)
@@ -231,12 +239,7 @@ static void keeper_turn(struct keeper *k)
 static _Noreturn void engine_child(struct keeper *k, int channel_fd, int keeper_pid)
 {
 	static const int defaults[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGPIPE };
-	struct engine_handover handover = {
-		.listen_fd = k->instance.listen_fd,
-		.cgroup_fd = k->instance.cgroup_fd,
-		.keeper_fd = channel_fd,
-		.uid_first = k->instance.uid_first,
-	};
+	const struct engine_handover handover = handover_of(k, channel_fd);
 
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != keeper_pid)
 		_exit(KEEPER_EXIT_RESTART);

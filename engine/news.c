@@ -1,7 +1,8 @@
 /*
  * A shard's events on their way to the journal. Called where sandboxes and execs change their
- * state, and by the shard's loop. Must hold: events of a shard stay in order; telling one takes a
- * copy and never waits; one for which there is no room is counted where it would have stood.
+ * state, and by the shard's loop. Must hold: a tenant's events of a shard stay in order; telling
+ * one takes a copy and never waits; one for which there is no room is counted where it would have
+ * stood.
  */
 #include "engine/news.h"
 
@@ -14,24 +15,20 @@
 #include "engine/sandbox.h"
 #include "engine/shard.h"
 #include "engine/subscribe.h"
+#include "engine/tenancy.h"
 
-int news_open(struct news *news, struct shard *shard)
+int news_open(struct news *news, struct shard *shard, uint32_t tenant, uint32_t batch_bytes)
 {
-	*news = (struct news){ .shard = shard };
-	news->filling.bytes = malloc(NEWS_BATCH_BYTES);
-	news->sent.bytes = malloc(NEWS_BATCH_BYTES);
-	if (!news->filling.bytes || !news->sent.bytes)
-		return -ENOMEM;
-	return shard->number == SUBSCRIPTIONS_SHARD ?
-		       subscriptions_new(shard, &news->subscriptions) :
-		       0;
+	*news = (struct news){ .shard = shard, .tenant = tenant, .batch_bytes = batch_bytes };
+	news->filling.bytes = malloc(batch_bytes);
+	news->sent.bytes = malloc(batch_bytes);
+	return news->filling.bytes && news->sent.bytes ? 0 : -ENOMEM;
 }
 
 void news_done(struct news *news)
 {
 	free(news->filling.bytes);
 	free(news->sent.bytes);
-	subscriptions_free(news->subscriptions);
 	*news = (struct news){ 0 };
 }
 
@@ -48,7 +45,7 @@ static void news_add(struct news *news, struct dsec_wire_state *state, const cha
 	char *at = batch->bytes + batch->used;
 
 	/* What comes after a loss is lost too, or it would be numbered before it. */
-	if (batch->lost || NEWS_BATCH_BYTES - batch->used < room + sizeof bytes * 2) {
+	if (batch->lost || news->batch_bytes - batch->used < room + sizeof bytes * 2) {
 		batch->lost++;
 		return;
 	}
@@ -87,7 +84,7 @@ void news_of_sandbox(const struct sandbox *sandbox, uint32_t topic)
 
 	if (topic == DSEC_TOPIC_ENDED && !state.cause)
 		state.cause = DSEC_CAUSE_FAILED;
-	news_add(&sandbox->shard->news, &state, begins ? sandbox->image->name : NULL,
+	news_add(&sandbox->tenancy->news, &state, begins ? sandbox->image->name : NULL,
 		 &sandbox->labels);
 }
 
@@ -104,7 +101,7 @@ void news_of_exec(const struct exec *exec, uint32_t topic)
 		state.signal = result->signal;
 		state.wall_us = result->wall_us;
 	}
-	news_add(&exec->shard->news, &state, NULL, &exec->sandbox->labels);
+	news_add(&exec->sandbox->tenancy->news, &state, NULL, &exec->sandbox->labels);
 }
 
 /* ---- sending ---- */
@@ -125,7 +122,7 @@ static void batch_arrived(struct mail *mail, void *owner)
 	struct news *news = container_of(mail, struct news, mail);
 	struct shard *shard = owner;
 
-	subscriptions_take(shard->news.subscriptions, &news->sent);
+	subscriptions_take(shard->subscriptions, news->tenant, &news->sent);
 	mail->deliver = batch_came_back;
 	shard_send(shard, news->shard, mail);
 }

@@ -1,6 +1,7 @@
 /*
- * What happens to sandboxes, told to who subscribed: each shard collects its events and sends them
- * once a turn to the shard that keeps the journal, which numbers them. See docs/events.md.
+ * What happens to sandboxes, told to who subscribed: each shard collects a tenant's events and
+ * sends them once a turn to the shard that keeps the journal, which numbers them. See
+ * docs/events.md.
  */
 #pragma once
 
@@ -12,9 +13,8 @@
 struct exec;
 struct sandbox;
 struct shard;
-struct subscriptions;
 
-enum { NEWS_BATCH_BYTES = 128 << 10 };
+enum { NEWS_BATCH_BYTES = 128 << 10 /* of a shard */, NEWS_BATCH_BYTES_MIN = 16 << 10 };
 
 struct news_batch {
 	char *bytes;
@@ -22,23 +22,23 @@ struct news_batch {
 	uint64_t lost; /* behind them: there was no room */
 };
 
-/* Of a shard. */
+/* Of a tenant on a shard. */
 struct news {
 	struct mail mail; /* a batch on its way, and back */
 	struct shard *shard;
+	uint32_t tenant; /* its index */
+	uint32_t batch_bytes;
 	bool is_away;
 	struct news_batch filling, sent;
-	struct subscriptions
-		*subscriptions; /* of the node, on the shard that keeps them; or NULL */
 };
 
 /* -ENOMEM. */
-int news_open(struct news *news, struct shard *shard);
+int news_open(struct news *news, struct shard *shard, uint32_t tenant, uint32_t batch_bytes);
 void news_done(struct news *news);
 /* topic: enum dsec_topic. In the order in which they happen. */
 void news_of_sandbox(const struct sandbox *sandbox, uint32_t topic);
 void news_of_exec(const struct exec *exec, uint32_t topic);
-/* Nothing of this shard is on its way to the journal. */
+/* Nothing of this is on its way to the journal. */
 bool news_is_told(const struct news *news);
 /* Once a turn: what happened goes to the journal. */
 void news_send(struct news *news);

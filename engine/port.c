@@ -15,6 +15,7 @@
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 enum { LOOK_FIRST_MS = 5, LOOK_LAST_MS = 250 };
 
@@ -69,6 +70,7 @@ static void wait_end(struct port_wait *wait, const struct status *status)
 
 	timer_clear(&part->shard->timers, &wait->timer);
 	part->shard->port_waits--;
+	quota_give(tenancy_of(part), QUOTA_PORT_WAITS, 1);
 	part->work = NULL;
 	free(wait);
 	if (status)
@@ -112,7 +114,7 @@ static bool look_can_be_repeated(int error)
 
 static struct sandbox *port_sandbox(struct part *part)
 {
-	struct sandbox *sandbox = sandbox_find(part->shard, part->request->entry.subject);
+	struct sandbox *sandbox = sandbox_of(part);
 
 	return sandbox && sandbox->state == DSEC_STATE_RUNNING ? sandbox : NULL;
 }
@@ -170,7 +172,8 @@ static void wait_begin(struct part *part)
 	struct port_wait *wait = calloc(1, sizeof *wait);
 	struct status s = status_of_errno(wait ? -EAGAIN : -ENOMEM, "port", "port_waits_max");
 
-	if (!wait || shard->port_waits >= PORT_WAITS_MAX) {
+	if (!wait || shard->port_waits >= PORT_WAITS_MAX ||
+	    !quota_take(tenancy_of(part), QUOTA_PORT_WAITS, 1)) {
 		free(wait);
 		part_end(part, &s, NULL);
 		return;

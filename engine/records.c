@@ -30,10 +30,8 @@ static uint32_t *bucket_of(const struct records *records, const uint8_t id[16])
 	memcpy(words, id, sizeof words);
 	sum = (uint64_t)(words[0] + keys[0]) * (words[1] + keys[1]) +
 	      (uint64_t)(words[2] + keys[2]) * (words[3] + keys[3]);
-	return &records->buckets[(sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull >> 47];
+	return &records->buckets[(sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull >> records->shift];
 }
-
-static_assert(RECORDS_PER_SHARD == 1 << (64 - 47), "a bucket for each value of bucket_of()");
 
 uint64_t records_clock_ns(void)
 {
@@ -48,15 +46,19 @@ uint64_t records_clock_ms(uint64_t epoch_ms, uint64_t epoch_ns)
 	return epoch_ms + (records_clock_ns() - epoch_ns) / 1000000;
 }
 
-int records_init(struct records *records, uint64_t epoch_ms, uint64_t epoch_ns)
+int records_init(struct records *records, uint32_t count, uint64_t epoch_ms, uint64_t epoch_ns)
 {
-	*records = (struct records){ .floor_ms = epoch_ms,
+	*records = (struct records){ .count = count,
+				     .shift = 63,
+				     .floor_ms = epoch_ms,
 				     .epoch_ms = epoch_ms,
 				     .epoch_ns = epoch_ns };
 	if (getrandom(records->keys, sizeof records->keys, 0) != sizeof records->keys)
 		return -EIO;
-	records->all = calloc(RECORDS_PER_SHARD, sizeof *records->all);
-	records->buckets = calloc(RECORDS_PER_SHARD, sizeof *records->buckets);
+	while (1ull << (64 - records->shift) < count)
+		records->shift--;
+	records->all = calloc(count, sizeof *records->all);
+	records->buckets = calloc(1ull << (64 - records->shift), sizeof *records->buckets);
 	if (records->all && records->buckets)
 		return 0;
 	records_done(records);
@@ -120,7 +122,7 @@ int record_begin(struct records *records, const struct dsec_ring_request *entry,
 	if (at_ms <= records->floor_ms)
 		return -ESTALE;
 	record = &records->all[records->at];
-	records->at = (records->at + 1) % RECORDS_PER_SHARD;
+	records->at = (records->at + 1) % records->count;
 	if (record->state != RECORD_FREE)
 		record_evict(records, record);
 	*record = (struct record){

@@ -1,7 +1,7 @@
 /*
- * Requests that were accepted, by their ids, so that none runs twice. One table per shard,
- * bounded: the oldest record goes first, and an id older than the newest one that went is refused
- * as unknown, because nobody can say any more whether it ran.
+ * Requests that were accepted, by their ids, so that none runs twice. One table per tenant and
+ * shard, bounded: the oldest record goes first, and an id older than the newest one that went is
+ * refused as unknown, because nobody can say any more whether it ran.
  *
  * A request id is a UUIDv7: its first 48 bits are milliseconds of the engine's clock. Zero: the
  * caller wants no such care.
@@ -15,11 +15,10 @@
 #include "engine/request.h"
 
 /*
- * 30 MiB a shard when full; at 10,000 requests a second on a shard it remembers 13 s. An id from
- * the future that goes makes all ids up to it unknown: so far ahead, and no further, can a client
- * that fills the table spoil what others ask.
+ * An id from the future that goes makes all ids up to it unknown: so far ahead, and no further, can
+ * a client that fills the table spoil what others of its tenant ask.
  */
-enum { RECORDS_PER_SHARD = 131072, RECORD_AHEAD_MS_MAX = 1000 };
+enum { RECORD_AHEAD_MS_MAX = 1000 };
 
 enum record_state { RECORD_FREE, RECORD_RUNNING, RECORD_ENDED };
 
@@ -38,6 +37,8 @@ struct record {
 struct records {
 	struct record *all;
 	uint32_t *buckets; /* place + 1 */
+	uint32_t count;	   /* how many fit: records_max */
+	uint32_t shift;	   /* from a hash to a bucket */
 	uint32_t at;	   /* where the next one goes, over the oldest */
 	uint64_t floor_ms; /* ids up to this one may have run */
 	uint64_t epoch_ms, epoch_ns;
@@ -51,7 +52,7 @@ uint64_t records_clock_ms(uint64_t epoch_ms, uint64_t epoch_ns);
  * Nothing that an engine before this one ran is known: `epoch_ms` is when this one started, and
  * `epoch_ns` the same moment in records_clock_ns().
  */
-int records_init(struct records *records, uint64_t epoch_ms, uint64_t epoch_ns);
+int records_init(struct records *records, uint32_t count, uint64_t epoch_ms, uint64_t epoch_ns);
 void records_done(struct records *records);
 /*
  * A new request: 0 and a record (NULL for the zero id). -EEXIST and the record of an earlier one

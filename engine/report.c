@@ -9,19 +9,22 @@
 #include "engine/config.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 void check_part(struct part *part)
 {
 	struct shard *shard = part->shard;
 	const struct io_stats *io = io_stats(shard->io);
 	struct backend_gauges gauges;
+	struct tenancy sum;
 
+	tenancies_sum(part, &sum);
 	shard->backend->class->gauges(shard->backend, &gauges);
 	part->check = (struct dsec_wire_check){
 		.size = sizeof part->check,
-		.clients = shard->clients_live,
-		.sandboxes = shard->sandboxes_live,
-		.execs = shard->execs_running,
+		.clients = sum.clients,
+		.sandboxes = sum.used[QUOTA_SANDBOXES],
+		.execs = sum.used[QUOTA_EXECS],
 		.slots = gauges.slots_made,
 		.slots_free = gauges.slots_clean,
 		.slots_rebuilding = gauges.slots_rebuilding,
@@ -29,25 +32,25 @@ void check_part(struct part *part)
 		.callbacks = io->callbacks,
 		.callbacks_over_1ms = io->callbacks_over_1ms,
 		.callback_max_ns = io->callback_max_ns,
-		.created_total = shard->stats.created,
+		.created_total = sum.stats.created,
 		.reused_total = gauges.reused,
-		.destroyed_total = shard->stats.destroyed,
-		.refused_total = shard->stats.refused,
-		.failed_total = shard->stats.failed,
+		.destroyed_total = sum.stats.destroyed,
+		.refused_total = sum.stats.refused,
+		.failed_total = sum.stats.failed,
 		.launchers_lost = gauges.launchers_lost,
 		.networks = gauges.networks,
 		.networks_ending = gauges.networks_ending,
 		.networks_reused = gauges.networks_reused,
 		.networks_discarded = gauges.networks_discarded,
-		.forwards = pool_taken(&shard->forwards.all),
+		.forwards = sum.used[QUOTA_FORWARDS],
 		.inbounds = pool_taken(&shard->forwards.inbounds),
 		.tokens_refused = shard->forwards.tokens_refused,
 		.quarantined = shard->quarantined,
 		.slots_quarantined = gauges.slots_quarantined,
 		.execs_undying = shard->execs_undying,
-		.execs_kept = shard->kept.count,
-		.files = pool_taken(&shard->files),
-		.port_waits = shard->port_waits,
+		.execs_kept = sum.kept.count,
+		.files = sum.used[QUOTA_FILES],
+		.port_waits = sum.used[QUOTA_PORT_WAITS],
 		.imports = shard->imports,
 		.sinks = shard->sinks.count,
 	};
@@ -90,6 +93,29 @@ void check_add(struct dsec_wire_check *sum, const struct dsec_wire_check *part)
 	sum->sinks += part->sinks;
 }
 
+void check_narrow(const struct request *request, struct dsec_wire_check *check)
+{
+	const uint64_t hidden = UINT64_MAX;
+
+	if (request->home->node->tenant_count == 1 || request->tenant->is_everyone)
+		return;
+	check->slots = check->slots_free = check->slots_rebuilding = hidden;
+	check->launchers = check->launchers_lost = check->reused_total = hidden;
+	check->callbacks = check->callbacks_over_1ms = check->callback_max_ns = hidden;
+	check->networks = check->networks_ending = hidden;
+	check->networks_reused = check->networks_discarded = hidden;
+	check->inbounds = check->tokens_refused = hidden;
+	check->quarantined = check->slots_quarantined = check->execs_undying = hidden;
+	check->imports = check->sinks = hidden;
+}
+
+static uint32_t limit_of(const struct part *part, enum tenant_limit limit, uint32_t engines)
+{
+	const struct tenant *tenant = part->request->tenant;
+
+	return tenant->has_limits && tenant->limits[limit] ? tenant->limits[limit] : engines;
+}
+
 void capabilities_part(struct part *part)
 {
 	const struct node *node = part->shard->node;
@@ -100,10 +126,10 @@ void capabilities_part(struct part *part)
 		.features = node->features,
 		.epoch = node->epoch,
 		.node = { node->id, 0 },
-		.sandboxes_max = config->sandboxes_max,
-		.execs_max = config->execs_max,
+		.sandboxes_max = limit_of(part, TENANT_SANDBOXES, config->sandboxes_max),
+		.execs_max = limit_of(part, TENANT_EXECS, config->execs_max),
 		.requests_max = config->requests_max,
-		.clients_max = config->clients_max,
+		.clients_max = limit_of(part, TENANT_CLIENTS, config->clients_max),
 		.argument_bytes_max = EXEC_ARGUMENT_BYTES_MAX,
 		.output_bytes_max = EXEC_OUTPUT_BYTES_MAX,
 		.backends = 1,
@@ -112,6 +138,7 @@ void capabilities_part(struct part *part)
 	struct emission e = { .kind = DSEC_EV_DONE, .body = &body, .bytes = sizeof body };
 	struct utsname kernel;
 
+	(void)snprintf(body.tenant, sizeof body.tenant, "%s", part->request->tenant->name);
 	(void)snprintf(body.version, sizeof body.version, "%s", DSEC_VERSION);
 	if (uname(&kernel) == 0)
 		(void)snprintf(body.kernel, sizeof body.kernel, "%.63s", kernel.release);

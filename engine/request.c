@@ -20,6 +20,12 @@
 #include "engine/selection.h"
 #include "engine/shard.h"
 #include "engine/subscribe.h"
+#include "engine/tenancy.h"
+
+static struct tenancy *home_tenancy(const struct request *request)
+{
+	return &request->home->tenancies[request->tenant->index];
+}
 
 /* ---- the end ---- */
 
@@ -48,6 +54,7 @@ static void request_free(struct request *request)
 	if (request->parts != &request->only)
 		free(request->parts);
 	free((void *)request->payload.payload);
+	quota_give(home_tenancy(request), QUOTA_REQUESTS, 1);
 	pool_put(&home->requests, request);
 	if (target)
 		request_release(target);
@@ -100,6 +107,7 @@ static void request_last(struct request *request)
 	if (!e.status.code && names_are_missing(request))
 		e.status = status_absent();
 	if (request->entry.op == DSEC_OP_CHECK) {
+		check_narrow(request, &sum);
 		e.body = &sum;
 		e.bytes = sizeof sum;
 	}
@@ -342,6 +350,13 @@ static struct status request_check(struct request *request)
 					.table = "request",
 					.step = "op",
 					.detail = "this engine does not know the operation" };
+	if (request->tenant->is_everyone && !op->for_everyone)
+		return (struct status){ .code = DSEC_DENIED,
+					.blame = DSEC_BLAME_CALLER,
+					.table = "request",
+					.step = "tenant",
+					.detail = "for everyone one can look and destroy: name a "
+						  "tenant" };
 	if (entry->flags & ~DSEC_REQUEST_FLAGS_KNOWN)
 		return status_invalid("flags", -EINVAL);
 	if (entry->reserved0 || !wire_is_zero(entry->reserved1, sizeof entry->reserved1))
@@ -350,7 +365,7 @@ static struct status request_check(struct request *request)
 	    (entry->subject.hi != request->home->node->id ||
 	     entry->subject.lo >> DSEC_ID_SHARD_SHIFT >= request->home->node->shard_count))
 		/* Of another engine: what an id from before this one may have run is unknown. */
-		return record_is_stale(request->home->records, entry->request_id) ?
+		return record_is_stale(&home_tenancy(request)->records, entry->request_id) ?
 			       record_refusal(-ESTALE, NULL) :
 			       status_absent();
 	if (op->target == TARGET_TICKET) {
@@ -466,14 +481,33 @@ static void request_overflow(struct channel *channel, const struct dsec_ring_req
 	char payload[sizeof(struct dsec_wire_status)];
 
 	emission_write(&stand_in, &e, &event, payload);
-	channel->shard->stats.refused++;
+	channel->shard->tenancies[channel->tenant->index].stats.refused++;
 	channel_post(channel, &event, payload);
+}
+
+bool request_has_place(const struct channel *channel)
+{
+	const struct shard *shard = channel->shard;
+	const struct tenancy *tenancy = &shard->tenancies[channel->tenant->index];
+
+	return shard->requests.free_count &&
+	       tenancy->used[QUOTA_REQUESTS] < tenancy->max[QUOTA_REQUESTS];
+}
+
+static struct request *request_take(struct channel *channel)
+{
+	struct shard *shard = channel->shard;
+
+	if (!request_has_place(channel))
+		return NULL;
+	shard->tenancies[channel->tenant->index].used[QUOTA_REQUESTS]++;
+	return pool_take(&shard->requests);
 }
 
 void request_begin(struct channel *channel, const struct dsec_ring_request *entry, char *payload)
 {
 	struct shard *home = channel->shard;
-	struct request *request = pool_take(&home->requests);
+	struct request *request = request_take(channel);
 	const struct op_info *op;
 	struct status status;
 
@@ -486,6 +520,7 @@ void request_begin(struct channel *channel, const struct dsec_ring_request *entr
 	request->payload = (struct wire){ payload, entry->payload_bytes };
 	request->channel = channel;
 	request->client = channel->client_id;
+	request->tenant = channel->tenant;
 	request->home = home;
 	request->next = channel->requests;
 	if (request->next)

@@ -18,6 +18,7 @@ struct channel;
 struct shard;
 struct request;
 struct sandbox;
+struct tenant;
 
 struct part {
 	struct mail mail;	 /* out, then home */
@@ -69,6 +70,7 @@ struct request {
 		struct dsec_wire_subscribe subscribe; /* its select is the one above */
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
+	struct tenant *tenant;
 };
 
 /*
@@ -76,6 +78,8 @@ struct request {
  * is wrong with it ends it with a LAST; there is no other way to fail.
  */
 void request_begin(struct channel *channel, const struct dsec_ring_request *entry, char *payload);
+/* There is room for one more of the channel's tenant on its shard. */
+bool request_has_place(const struct channel *channel);
 /*
  * How many may be in flight on a channel for one more to be taken. Beyond the limit only what ends
  * other requests or moves them on, or they would wait for each other: INPUT may wait long itself,
@@ -164,4 +168,6 @@ void invoke_part_cancel(struct part *part);
 void check_part(struct part *part);
 /* The gathered answer of all shards becomes the body of the LAST. */
 void check_add(struct dsec_wire_check *sum, const struct dsec_wire_check *part);
+/* What a tenant is not told of. */
+void check_narrow(const struct request *request, struct dsec_wire_check *check);
 void capabilities_part(struct part *part);

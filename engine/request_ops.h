@@ -40,6 +40,7 @@ struct op_info {
 	void (*input)(struct part *part, struct part *input);
 	int (*credit)(struct part *part, uint32_t stream, uint64_t consumed);
 	bool needs_client; /* cancelled when its client goes */
+	bool for_everyone; /* a gateway may ask it of all tenants at once */
 };
 
 /* NULL: this engine does not know it. */

@@ -18,6 +18,7 @@
 #include "engine/selection.h"
 #include "engine/news.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 static void sandbox_expired(struct timer *timer);
 
@@ -30,17 +31,50 @@ static void sandbox_deadline(struct sandbox *sandbox, uint32_t seconds)
 			io_now_ns(shard->io) + seconds * 1000000000ull);
 }
 
-struct sandbox *sandbox_new(struct shard *shard)
+static bool place_take(struct tenancy *tenancy, const char **ret_limit)
+{
+	*ret_limit = tenancy->tenant->has_limits ? "tenant_sandboxes_max" : "sandboxes_max";
+	if (!tenant_take(tenancy->tenant, TENANT_SANDBOXES))
+		return false;
+	if (quota_take(tenancy, QUOTA_SANDBOXES, 1))
+		return true;
+	tenant_give(tenancy->tenant, TENANT_SANDBOXES);
+	return false;
+}
+
+static void place_give(struct tenancy *tenancy)
+{
+	quota_give(tenancy, QUOTA_SANDBOXES, 1);
+	tenant_give(tenancy->tenant, TENANT_SANDBOXES);
+}
+
+static struct sandbox *sandbox_take(struct shard *shard)
 {
 	struct sandbox *sandbox = pool_take(&shard->sandboxes);
 
 	if (!sandbox)
 		return NULL;
 	sandbox->box = shard->backend->class->box_new(shard->backend);
-	if (!sandbox->box) {
-		pool_put(&shard->sandboxes, sandbox);
+	if (sandbox->box)
+		return sandbox;
+	pool_put(&shard->sandboxes, sandbox);
+	return NULL;
+}
+
+struct sandbox *sandbox_new(struct tenancy *tenancy, const char **ret_limit)
+{
+	struct shard *shard = tenancy->shard;
+	struct sandbox *sandbox;
+
+	if (!place_take(tenancy, ret_limit))
+		return NULL;
+	sandbox = sandbox_take(shard);
+	if (!sandbox) {
+		place_give(tenancy);
+		*ret_limit = "sandboxes_max";
 		return NULL;
 	}
+	sandbox->tenancy = tenancy;
 	/* shard 12 | sequence 32 | place in the pool 20: found without a table, never used again */
 	sandbox->id.hi = shard->node->id;
 	sandbox->id.lo = (uint64_t)shard->number << DSEC_ID_SHARD_SHIFT |
@@ -69,12 +103,14 @@ void sandbox_free(struct sandbox *sandbox)
 		image_put(shard, sandbox->image);
 	free(sandbox->labels.bytes);
 	free(sandbox->env.bytes);
+	place_give(sandbox->tenancy);
 	pool_put(&shard->sandboxes, sandbox);
 	shard->sandboxes_live--;
 	shard_check_stopped(shard);
 }
 
-struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id)
+struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
+			     struct dsec_wire_id id)
 {
 	uint32_t index = id.lo & 0xfffff; /* anybody's: an id may be made up */
 	struct sandbox *sandbox =
@@ -82,7 +118,12 @@ struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id)
 
 	if (!sandbox || sandbox->id.lo != id.lo || sandbox->id.hi != id.hi)
 		return NULL;
-	return sandbox;
+	return tenant_sees(viewer, sandbox->tenancy->tenant) ? sandbox : NULL;
+}
+
+struct sandbox *sandbox_of(const struct part *part)
+{
+	return sandbox_find(part->shard, part->request->tenant, part->request->entry.subject);
 }
 
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
@@ -257,7 +298,7 @@ void sandbox_built(struct sandbox *sandbox)
 	sandbox->lifetime.ttl_from_ns = sandbox->created_ns;
 	sandbox->box->died = sandbox_died;
 	sandbox->box->gone = sandbox_gone;
-	sandbox->shard->stats.created++;
+	sandbox->tenancy->stats.created++;
 	news_of_sandbox(sandbox, DSEC_TOPIC_RUNNING);
 	sandbox_touch(sandbox);
 	if (sandbox->wanted_gone)
@@ -286,7 +327,7 @@ static void sandbox_remember(const struct sandbox *sandbox)
 				     .at_ns = io_now_ns(sandbox->shard->io),
 				     .cause = sandbox->cause };
 
-	ended_add(sandbox->shard->gone, &ended);
+	ended_add(sandbox->tenancy->gone, &ended);
 	news_of_sandbox(sandbox, DSEC_TOPIC_ENDED);
 }
 
@@ -297,7 +338,7 @@ static void sandbox_try_free(struct sandbox *sandbox)
 	    sandbox->files || sandbox->usage_readers)
 		return;
 	sandbox_remember(sandbox);
-	sandbox->shard->stats.destroyed++;
+	sandbox->tenancy->stats.destroyed++;
 	sandbox_free_and_tell(sandbox);
 }
 

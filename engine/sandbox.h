@@ -24,6 +24,8 @@ struct file;
 struct image;
 struct forward;
 struct shard;
+struct tenancy;
+struct tenant;
 
 enum {
 	HOSTNAME_BYTES_MAX = 64,
@@ -47,6 +49,7 @@ struct gone_waiter {
 
 struct sandbox {
 	struct shard *shard;
+	struct tenancy *tenancy; /* whose it is */
 	struct dsec_wire_id id;
 	enum dsec_state state;
 	struct box *box;
@@ -85,8 +88,8 @@ static inline uint16_t sandbox_event_flags(const struct sandbox *sandbox)
 	return sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0;
 }
 
-/* Creating; NULL when the shard has no room. */
-struct sandbox *sandbox_new(struct shard *shard);
+/* Creating, for this tenant; NULL when there is no room, and *ret_limit says of what. */
+struct sandbox *sandbox_new(struct tenancy *tenancy, const char **ret_limit);
 /* Its box is built: running. */
 void sandbox_built(struct sandbox *sandbox);
 /* Whoever waits is told that it may never be gone; it is tried again. */
@@ -94,8 +97,14 @@ void sandbox_quarantine(struct sandbox *sandbox);
 /* It could not be built and nothing of it is left. */
 void sandbox_failed(struct sandbox *sandbox);
 void sandbox_free(struct sandbox *sandbox);
-/* The running sandbox of an id, or NULL. */
-struct sandbox *sandbox_find(struct shard *shard, struct dsec_wire_id id);
+/*
+ * The sandbox of an id, or NULL: there is none, or it is not for this tenant to see. Nobody can
+ * tell the one from the other.
+ */
+struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
+			     struct dsec_wire_id id);
+/* The one that the part's request names. */
+struct sandbox *sandbox_of(const struct part *part);
 /* What is in force. */
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
 /* What is left; UINT64_MAX: it does not end by itself. */

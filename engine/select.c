@@ -12,6 +12,7 @@
 #include "engine/sandbox.h"
 #include "engine/selection.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 #include "engine/usage.h"
 
 static struct status field_invalid(const char *table, const char *field)
@@ -55,7 +56,7 @@ static bool destroys_one(const struct part *part, struct sandbox **ret)
 		return false;
 	if (request->body.select.count)
 		memcpy(&id, request->payload.payload + request->body.select.ids.at, sizeof id);
-	*ret = sandbox_find(part->shard, id);
+	*ret = sandbox_find(part->shard, part->request->tenant, id);
 	return true;
 }
 
@@ -90,8 +91,12 @@ static uint64_t ns_to_ms(uint64_t ns)
 static void emit_row(struct part *part, const struct sandbox *sandbox)
 {
 	uint64_t now_ns = io_now_ns(part->shard->io);
-	char body[sizeof(struct dsec_wire_row) + IMAGE_NAME_MAX + LABEL_BYTES_MAX];
+	const char *tenant = part->request->tenant->is_everyone ? sandbox->tenancy->tenant->name :
+								  "";
+	char body[sizeof(struct dsec_wire_row) + IMAGE_NAME_MAX + LABEL_BYTES_MAX +
+		  TENANT_NAME_MAX];
 	uint32_t image_bytes = (uint32_t)strlen(sandbox->image->name);
+	uint32_t tenant_bytes = (uint32_t)strlen(tenant);
 	struct dsec_wire_row row = {
 		.size = sizeof row,
 		.state = sandbox->state,
@@ -105,6 +110,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 		.image = { sizeof row, image_bytes },
 		.labels = { (uint32_t)sizeof row + image_bytes, sandbox->labels.byte_count,
 			    sandbox->labels.count, 0 },
+		.tenant = { (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count,
+			    tenant_bytes },
 	};
 	struct emission e = { .kind = DSEC_EV_ROW, .subject = sandbox->id, .body = body };
 
@@ -114,6 +121,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 		memcpy(body + sizeof row + image_bytes, sandbox->labels.bytes,
 		       sandbox->labels.byte_count);
 	e.bytes = (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count;
+	memcpy(body + e.bytes, tenant, tenant_bytes);
+	e.bytes += tenant_bytes;
 	e.index = (uint16_t)part->started++;
 	part_emit(part, &e);
 }
@@ -150,8 +159,8 @@ static bool listing_fill(struct listing *listing, const struct part *part)
 		const struct sandbox *sandbox = pool_at(pool, listing->at);
 
 		steps--;
-		if (!sandbox || sandbox->state == DSEC_STATE_CREATING ||
-		    sandbox->id.lo <= part->after ||
+		if (!sandbox || !tenant_sees(request->tenant, sandbox->tenancy->tenant) ||
+		    sandbox->state == DSEC_STATE_CREATING || sandbox->id.lo <= part->after ||
 		    (listing->count == ROWS_PER_TURN &&
 		     sandbox->id.lo > listing->ids[ROWS_PER_TURN - 1]))
 			continue;
@@ -187,7 +196,8 @@ static void list_more(struct mail *mail, void *owner)
 	}
 	for (uint32_t i = 0; i < listing->count && (!limit || part->started < limit); i++) {
 		id.lo = part->after = listing->ids[i];
-		const struct sandbox *sandbox = sandbox_find(part->shard, id);
+		const struct sandbox *sandbox =
+			sandbox_find(part->shard, part->request->tenant, id);
 
 		if (sandbox) /* it may have gone since it was looked at */
 			emit_row(part, sandbox);

@@ -9,6 +9,7 @@
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 /* Comparing one label with another, in parts of a step. */
 enum { COMPARISONS_PER_STEP = 16 };
@@ -92,7 +93,7 @@ static struct sandbox *sandbox_named(const struct part *part, uint32_t place)
 		       request->payload.payload + request->body.select.ids.at +
 			       (place - 1) * sizeof id,
 		       sizeof id);
-	return sandbox_find(part->shard, id);
+	return sandbox_find(part->shard, part->request->tenant, id);
 }
 
 bool selection_was_named(const struct part *part)
@@ -125,7 +126,7 @@ struct sandbox *selection_next(struct part *part, uint32_t *steps)
 			continue;
 		}
 		sandbox = pool_at(&part->shard->sandboxes, place - ids);
-		if (!sandbox)
+		if (!sandbox || !tenant_sees(request->tenant, sandbox->tenancy->tenant))
 			continue;
 		selection_count(sandbox, labels, steps);
 		if (sandbox_has_labels(sandbox, &request->payload, labels))

@@ -12,12 +12,11 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/control.h"
-#include "engine/ended.h"
 #include "engine/file.h"
 #include "engine/port.h"
-#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
+#include "engine/tenancy.h"
 
 enum { RING_ENTRIES = 4096 };
 
@@ -73,7 +72,8 @@ static int shard_fill_pools(struct shard *shard)
 	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 3 +
 			  shard_files_max(shard) + node->requests_per_shard +
 			  shard->config->clients_max + shard->config->inbounds_max +
-			  PORT_WAITS_MAX + CALLS_PER_SHARD_MAX + CALL_SETS_PER_SHARD_MAX + 64;
+			  PORT_WAITS_MAX + CALLS_PER_SHARD_MAX + CALL_SETS_PER_SHARD_MAX +
+			  node->tenant_count + 64;
 	int r;
 
 	r = timers_init(&shard->timers, timers);
@@ -84,7 +84,6 @@ static int shard_fill_pools(struct shard *shard)
 	if (r < 0)
 		return r;
 	shard->execs_max = share_of(shard, shard->config->execs_max);
-	shard->creates = bucket_of(shard->config->creates_per_s, shard->config->shards);
 	r = shares_init(&shard->shares, shard->execs_max, client_share_of(shard));
 	if (r < 0)
 		return r;
@@ -97,20 +96,11 @@ static int shard_fill_pools(struct shard *shard)
 	r = pool_init(&shard->requests, sizeof(struct request), node->requests_per_shard);
 	if (r < 0)
 		return r;
-	shard->gone = calloc(1, sizeof *shard->gone);
-	if (!shard->gone)
-		return -ENOMEM;
-	r = news_open(&shard->news, shard);
-	if (r < 0)
-		return r;
 	r = forwards_init(&shard->forwards, shard);
 	if (r < 0)
 		return r;
 	r = functions_init(shard);
-	if (r < 0)
-		return r;
-	shard->records = calloc(1, sizeof *shard->records);
-	return shard->records ? records_init(shard->records, node->epoch, node->epoch_ns) : -ENOMEM;
+	return r < 0 ? r : tenancies_init(shard);
 }
 
 static int shard_open(struct shard *shard)
@@ -163,11 +153,7 @@ static void shard_close(struct shard *shard)
 		shard->backend->class->close(shard->backend);
 	io_close(shard->io);
 	free(shard->flow_stats);
-	if (shard->records)
-		records_done(shard->records);
-	free(shard->records);
-	free(shard->gone);
-	news_done(&shard->news);
+	tenancies_done(shard);
 	shares_done(&shard->shares);
 	forwards_done(&shard->forwards);
 	functions_done(shard);

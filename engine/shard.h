@@ -18,19 +18,18 @@
 #include "engine/bucket.h"
 #include "engine/config.h"
 #include "engine/image.h"
-#include "engine/exec.h"
 #include "engine/sink.h"
 #include "engine/forward.h"
 #include "engine/function.h"
-#include "engine/news.h"
 #include "engine/share.h"
 
 struct control;
-struct ended_list;
 struct channel;
 struct client;
-struct records;
 struct shard;
+struct subscriptions;
+struct tenancy;
+struct tenant;
 
 /* Of the whole engine: written before the shards start, then read-only. */
 struct node {
@@ -44,13 +43,10 @@ struct node {
 	uint64_t epoch; /* milliseconds since 1970 when this engine started */
 	uint64_t epoch_ns; /* the same moment in CLOCK_MONOTONIC, which nobody sets */
 	uint64_t features;
-	uint32_t unenforced;		      /* enum dsec_limit */
-	char token[DSEC_TOKEN_BYTES_MAX + 1]; /* what clients must show */
-	uint32_t token_bytes;		      /* 0: nothing */
-};
-
-struct shard_stats {
-	uint64_t created, destroyed, refused, failed, execs;
+	uint32_t unenforced;	/* enum dsec_limit */
+	struct tenant *tenants; /* and one more: everyone */
+	uint32_t tenant_count;
+	struct shared_bucket creates; /* a second */
 };
 
 /* A walk over sandboxes that are to end, some per turn; see sandbox.c. */
@@ -72,20 +68,16 @@ struct shard {
 	struct pool sandboxes, files, requests;
 	struct image_hold images[IMAGES_MAX];
 	uint32_t execs_running, execs_undying, execs_max;
-	struct kept_execs kept;
 	struct sinks sinks;
 	struct forwards forwards; /* ways into sandboxes from this host */
 	struct functions functions;
 	uint32_t port_waits, imports;
-	struct bucket creates;	 /* a second */
-	struct shares shares;	 /* of execs, by client */
-	struct records *records; /* of requests, by their ids */
-	struct ended_list *gone; /* sandboxes that ended */
-	struct news news;	 /* for who subscribed */
-	struct shard_stats stats;
+	struct shares shares;		     /* of execs, by client */
+	struct tenancy *tenancies;	     /* one per tenant, and everyone's */
+	struct subscriptions *subscriptions; /* of the node, on the shard that keeps them */
 	struct client *clients;
 	uint64_t client_sequence;
-	uint32_t sandboxes_live, quarantined, creates_waiting, clients_live;
+	uint32_t sandboxes_live, quarantined, clients_live;
 	/* channels whose rings are looked at every turn, and those with events to announce */
 	struct channel *awake, *announce;
 	uint32_t backlogged; /* channels that wait for room in the client's memory */
@@ -98,7 +90,7 @@ struct shard {
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
 	bool stopping, draining, stopped, ended;
 	bool gave_up;		   /* its time to stop passed: what is left is left */
-	uint64_t destroyed_before; /* of stats, when it was told to stop */
+	uint64_t destroyed_before; /* of all tenants, when it was told to stop */
 	/* What came of it, for the control thread once it has stopped. */
 	uint64_t stop_destroyed, stop_left;
 	struct ending ending; /* of all, when the engine stops */

@@ -15,6 +15,7 @@
 #include "engine/client.h"
 #include "engine/control.h"
 #include "engine/sandbox.h"
+#include "engine/tenancy.h"
 
 enum { BACKLOG_POLL_NS = 1000000 };
 
@@ -112,7 +113,7 @@ void shard_turn(struct shard *shard)
 	io_account(shard->io, (uintptr_t)shard_deliver_local);
 	shard_walk_on(shard);
 	io_account(shard->io, (uintptr_t)shard_walk_on);
-	news_send(&shard->news);
+	tenancies_tell(shard);
 	channels_announce(shard);
 	io_account(shard->io, (uintptr_t)channels_announce);
 	shard_watch(shard);
@@ -125,12 +126,21 @@ void shard_turn(struct shard *shard)
 
 /* ---- stopping ---- */
 
+static uint64_t destroyed_total(const struct shard *shard)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < shard->node->tenant_count; i++)
+		total += shard->tenancies[i].stats.destroyed;
+	return total;
+}
+
 static void shard_has_stopped(struct shard *shard)
 {
 	if (shard->stopped)
 		return;
 	shard->stopped = true;
-	shard->stop_destroyed = shard->stats.destroyed - shard->destroyed_before;
+	shard->stop_destroyed = destroyed_total(shard) - shard->destroyed_before;
 	shard->stop_left = shard->sandboxes_live;
 	control_shard_stopped(shard->node->control, shard);
 }
@@ -145,7 +155,7 @@ void shard_check_stopped(struct shard *shard)
 	if (!shard->stopping || shard->draining || shard->sandboxes_live || shard->clients_live ||
 	    pool_taken(&shard->requests) || !functions_are_gone(shard) ||
 	    shard->forwards.accepting || pool_taken(&shard->forwards.inbounds) ||
-	    !news_is_told(&shard->news))
+	    !tenancies_are_told(shard))
 		return;
 	shard->draining = true;
 	shard->backend->class->drain(shard->backend, slots_given_back);
@@ -157,7 +167,7 @@ static void stop_arrived(struct mail *mail, void *owner)
 
 	(void)mail;
 	shard->stopping = true;
-	shard->destroyed_before = shard->stats.destroyed;
+	shard->destroyed_before = destroyed_total(shard);
 	clients_close(shard);
 	forwards_stop(&shard->forwards);
 	functions_stop(shard);

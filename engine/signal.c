@@ -57,7 +57,7 @@ static struct status exec_running(struct sandbox *sandbox, uint64_t number, stru
 static struct status exec_named(const struct part *part, struct exec **ret)
 {
 	const struct dsec_ring_request *entry = &part->request->entry;
-	struct sandbox *sandbox = sandbox_find(part->shard, entry->subject);
+	struct sandbox *sandbox = sandbox_of(part);
 
 	if (entry->number[2] || entry->number[3])
 		return signal_invalid("number", NULL);

@@ -20,6 +20,7 @@
 #include "engine/sandbox.h"
 #include "engine/selection.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 #include "engine/window.h"
 
 enum {
@@ -28,18 +29,21 @@ enum {
 	SENT_PER_TURN = 32,   /* before the client is asked for room */
 	LABEL_PAIRS_MAX = 8,  /* compared with each event of others */
 	IDS_COUNT_MAX = 4096,
+	JOURNAL_BYTES_MIN = 64 << 10,
 };
 
 struct subscriptions {
 	struct shard *shard;
-	struct journal journal;
+	/* A tenant's numbers and its part of the memory are its own; everyone's is behind them. */
+	struct journal *journals;
+	bool has_everyone; /* somebody may read it */
 	struct subscription *all;
-	uint32_t count;
 };
 
 struct subscription {
 	struct part *part; /* NULL: it is over, and only its walk has to come back */
 	struct subscriptions *of;
+	struct journal *journal;
 	struct subscription *next, **link;
 	struct mail walk;
 	struct journal_cursor cursor;
@@ -59,28 +63,44 @@ struct subscription {
 
 /* ---- beginning and end ---- */
 
+static uint64_t journal_part(uint64_t bytes, uint32_t readers)
+{
+	return bytes / readers > JOURNAL_BYTES_MIN ? bytes / readers : JOURNAL_BYTES_MIN;
+}
+
 int subscriptions_new(struct shard *shard, struct subscriptions **ret)
 {
 	struct subscriptions *s = calloc(1, sizeof *s);
+	const struct node *node = shard->node;
+	uint32_t readers = node->tenant_count;
 	int r;
 
 	if (!s)
 		return -ENOMEM;
 	s->shard = shard;
-	r = journal_init(&s->journal, shard->config->journal_bytes);
-	if (r < 0) {
-		free(s);
-		return r;
-	}
-	*ret = s;
-	return 0;
+	for (uint32_t i = 0; i < node->tenant_count; i++)
+		s->has_everyone |= node->tenants[i].config->is_gateway;
+	readers += s->has_everyone;
+	s->journals = calloc(node->tenant_count + 1, sizeof *s->journals);
+	r = s->journals ? 0 : -ENOMEM;
+	for (uint32_t i = 0; r == 0 && i < readers; i++)
+		r = journal_init(&s->journals[i],
+				 journal_part(shard->config->journal_bytes, readers));
+	if (r < 0)
+		subscriptions_free(s);
+	else
+		*ret = s;
+	return r;
 }
 
 void subscriptions_free(struct subscriptions *subscriptions)
 {
 	if (!subscriptions)
 		return;
-	journal_done(&subscriptions->journal);
+	for (uint32_t i = 0;
+	     subscriptions->journals && i <= subscriptions->shard->node->tenant_count; i++)
+		journal_done(&subscriptions->journals[i]);
+	free(subscriptions->journals);
 	free(subscriptions);
 }
 
@@ -94,7 +114,7 @@ static void subscription_end(struct subscription *sub)
 {
 	struct part *part = sub->part;
 
-	sub->of->count--;
+	quota_give(tenancy_of(part), QUOTA_SUBSCRIPTIONS, 1);
 	*sub->link = sub->next;
 	if (sub->next)
 		sub->next->link = sub->link;
@@ -197,7 +217,7 @@ static bool has_room(const struct subscription *sub)
 
 static bool lags(const struct subscription *sub)
 {
-	return journal_lag_permille(&sub->of->journal, &sub->cursor) > LAG_MAX_PERMILLE;
+	return journal_lag_permille(sub->journal, &sub->cursor) > LAG_MAX_PERMILLE;
 }
 
 /* The next of what the journal has. False: there is nothing more to do now. */
@@ -209,13 +229,13 @@ static bool subscription_step(struct subscription *sub)
 	uint64_t overtaken;
 	bool selected;
 
-	if (!journal_next(&sub->of->journal, &next, &item, &overtaken)) {
+	if (!journal_next(sub->journal, &next, &item, &overtaken)) {
 		sub->waits = true;
 		return false;
 	}
 	if (overtaken) {
 		miss(sub, sub->cursor.seq, overtaken, DSEC_MISSED_UNSELECTED);
-		sub->cursor = journal_oldest(&sub->of->journal);
+		sub->cursor = journal_oldest(sub->journal);
 	}
 	if (item.lost)
 		miss(sub, item.seq, item.lost, DSEC_MISSED_UNSELECTED);
@@ -296,7 +316,8 @@ static void subscription_walk(struct subscription *sub)
 	shard_walk(sub->of->shard, &sub->walk);
 }
 
-void subscriptions_take(struct subscriptions *s, const struct news_batch *batch)
+/* The batch's records are numbered by each journal that takes them. */
+static void batch_add(struct journal *journal, const struct news_batch *batch)
 {
 	for (uint32_t at = 0; at < batch->used;) {
 		struct dsec_wire_state *state;
@@ -305,11 +326,18 @@ void subscriptions_take(struct subscriptions *s, const struct news_batch *batch)
 		memcpy(&bytes, batch->bytes + at, sizeof bytes);
 		at += 2 * (uint32_t)sizeof bytes;
 		state = (struct dsec_wire_state *)(batch->bytes + at); /* aligned by news.c */
-		state->seq = s->journal.next_seq;
-		journal_add(&s->journal, state, bytes);
+		state->seq = journal->next_seq;
+		journal_add(journal, state, bytes);
 		at += (bytes + 7) & ~7u;
 	}
-	journal_add_lost(&s->journal, batch->lost);
+	journal_add_lost(journal, batch->lost);
+}
+
+void subscriptions_take(struct subscriptions *s, uint32_t tenant, const struct news_batch *batch)
+{
+	batch_add(&s->journals[tenant], batch);
+	if (s->has_everyone)
+		batch_add(&s->journals[s->shard->node->tenant_count], batch);
 	for (struct subscription *sub = s->all; sub; sub = sub->next) {
 		sub->is_pressed |= lags(sub);
 		if (sub->waits || sub->is_pressed)
@@ -349,15 +377,16 @@ static struct status subscribe_wrong(const struct part *part)
 }
 
 /* Another one of this client's, and of all? */
-static struct status subscribe_admit(const struct subscriptions *s, uint64_t client)
+static struct status subscribe_admit(const struct subscriptions *s, const struct part *part)
 {
+	const uint64_t client = part->request->client;
 	uint32_t own = 0;
 
 	for (const struct subscription *sub = s->all; sub; sub = sub->next)
 		own += sub->part->request->client == client;
 	if (own >= SUBSCRIPTIONS_CLIENT_MAX)
 		return status_of_errno(-EAGAIN, "subscribe", "client_max");
-	if (s->count >= SUBSCRIPTIONS_MAX)
+	if (!quota_has(tenancy_of(part), QUOTA_SUBSCRIPTIONS))
 		return status_of_errno(-EAGAIN, "subscribe", "subscriptions_max");
 	return STATUS_OK;
 }
@@ -384,7 +413,7 @@ static int ids_take(struct subscription *sub, const struct request *request)
 static struct status subscription_place(struct subscription *sub,
 					const struct dsec_wire_subscribe *wish)
 {
-	const struct journal *journal = &sub->of->journal;
+	const struct journal *journal = sub->journal;
 	uint64_t epoch = sub->part->shard->node->epoch;
 
 	if (!wish->from_seq) {
@@ -416,7 +445,7 @@ static void subscription_start(struct subscription *sub)
 	if (sub->next)
 		sub->next->link = &sub->next;
 	s->all = sub;
-	s->count++;
+	tenancy_of(sub->part)->used[QUOTA_SUBSCRIPTIONS]++;
 	sub->part->work = sub;
 	part_emit(sub->part, &e);
 	subscription_walk(sub);
@@ -424,14 +453,14 @@ static void subscription_start(struct subscription *sub)
 
 void subscribe_part(struct part *part)
 {
-	struct subscriptions *all = part->shard->news.subscriptions;
+	struct subscriptions *all = part->shard->subscriptions;
 	const struct dsec_wire_subscribe *wish = &part->request->body.subscribe;
 	uint32_t window = wish->window ? wish->window : DSEC_EVENTS_WINDOW_DEFAULT;
 	struct status s = subscribe_wrong(part);
 	struct subscription *sub;
 
 	if (!s.code)
-		s = subscribe_admit(all, part->request->client);
+		s = subscribe_admit(all, part);
 	if (s.code) {
 		part_end(part, &s, NULL);
 		return;
@@ -445,6 +474,7 @@ void subscribe_part(struct part *part)
 	}
 	sub->part = part;
 	sub->of = all;
+	sub->journal = &all->journals[part->request->tenant->index];
 	sub->window.bytes = window < DSEC_EVENTS_WINDOW_MAX ? window : DSEC_EVENTS_WINDOW_MAX;
 	s = subscription_place(sub, wish);
 	if (s.code) {

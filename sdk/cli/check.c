@@ -213,40 +213,52 @@ static void json_tell(struct session *session, const struct check *check)
 	session_tell(session, object);
 }
 
+/* Whether stdout took all is told at the end, by main(). */
+static void holdings_show(const struct dsec_holdings *h)
+{
+	const bool narrow = h->slots == UINT64_MAX; /* one of several tenants': its own */
+
+	if (narrow) {
+		(void)printf("tenant:  sandboxes %" PRIu64 ", execs %" PRIu64
+			     ", clients %u, forwards %" PRIu64 "\n",
+			     h->sandboxes, h->execs, h->clients, h->forwards);
+		(void)printf("so far:  created %" PRIu64 ", destroyed %" PRIu64 ", refused %" PRIu64
+			     ", failed %" PRIu64 "\n",
+			     h->created_total, h->destroyed_total, h->refused_total,
+			     h->failed_total);
+		return;
+	}
+	(void)printf("engine:  sandboxes %" PRIu64 ", execs %" PRIu64 ", clients %u, slots %" PRIu64
+		     " (%" PRIu64 " free, %" PRIu64 " being rebuilt), launchers %" PRIu64 "\n",
+		     h->sandboxes, h->execs, h->clients, h->slots, h->slots_free,
+		     h->slots_rebuilding, h->launchers);
+	(void)printf("so far:  created %" PRIu64 " (%" PRIu64 " on a used root), destroyed %" PRIu64
+		     ", refused %" PRIu64 ", failed %" PRIu64 ", launchers lost %" PRIu64 "\n",
+		     h->created_total, h->reused_total, h->destroyed_total, h->refused_total,
+		     h->failed_total, h->launchers_lost);
+	(void)printf("loops:   %" PRIu64 " callbacks, %" PRIu64 " over 1 ms, the longest %" PRIu64
+		     " us\n",
+		     h->callbacks, h->callbacks_over_1ms, h->callback_max_ns / 1000);
+	if (h->networks || h->forwards)
+		(void)printf("network: %" PRIu64 " namespaces (%" PRIu64
+			     " ending), forwards %" PRIu64 ", connections %" PRIu64 "\n",
+			     h->networks, h->networks_ending, h->forwards, h->inbounds);
+	if (h->files || h->imports || h->sinks || h->port_waits)
+		(void)printf("busy:    file operations %" PRIu64 ", imports %" PRIu64
+			     ", waits for ports %" PRIu64 ", background streams %" PRIu64 "\n",
+			     h->files, h->imports, h->port_waits, h->sinks);
+	if (h->quarantined || h->slots_quarantined || h->execs_undying)
+		(void)printf("caught:  %" PRIu64 " sandboxes, %" PRIu64 " slots and %" PRIu64
+			     " execs that do not end; they are tried again\n",
+			     h->quarantined, h->slots_quarantined, h->execs_undying);
+}
+
 static void text_show(const struct check *check)
 {
-	const struct dsec_holdings *h = &check->holdings;
 	const struct residue *residue = &check->residue;
 
-	/* Whether stdout took all is told at the end, by main(). */
 	if (check->session) {
-		(void)printf("engine:  sandboxes %" PRIu64 ", execs %" PRIu64
-			     ", clients %u, slots %" PRIu64 " (%" PRIu64 " free, %" PRIu64
-			     " being rebuilt), launchers %" PRIu64 "\n",
-			     h->sandboxes, h->execs, h->clients, h->slots, h->slots_free,
-			     h->slots_rebuilding, h->launchers);
-		(void)printf("so far:  created %" PRIu64 " (%" PRIu64
-			     " on a used root), destroyed %" PRIu64 ", refused %" PRIu64
-			     ", failed %" PRIu64 ", launchers lost %" PRIu64 "\n",
-			     h->created_total, h->reused_total, h->destroyed_total,
-			     h->refused_total, h->failed_total, h->launchers_lost);
-		(void)printf("loops:   %" PRIu64 " callbacks, %" PRIu64
-			     " over 1 ms, the longest %" PRIu64 " us\n",
-			     h->callbacks, h->callbacks_over_1ms, h->callback_max_ns / 1000);
-		if (h->networks || h->forwards)
-			(void)printf("network: %" PRIu64 " namespaces (%" PRIu64
-				     " ending), forwards %" PRIu64 ", connections %" PRIu64 "\n",
-				     h->networks, h->networks_ending, h->forwards, h->inbounds);
-		if (h->files || h->imports || h->sinks || h->port_waits)
-			(void)printf("busy:    file operations %" PRIu64 ", imports %" PRIu64
-				     ", waits for ports %" PRIu64 ", background streams %" PRIu64
-				     "\n",
-				     h->files, h->imports, h->port_waits, h->sinks);
-		if (h->quarantined || h->slots_quarantined || h->execs_undying)
-			(void)printf("caught:  %" PRIu64 " sandboxes, %" PRIu64
-				     " slots and %" PRIu64
-				     " execs that do not end; they are tried again\n",
-				     h->quarantined, h->slots_quarantined, h->execs_undying);
+		holdings_show(&check->holdings);
 	} else {
 		(void)puts("engine:  none listens");
 	}
@@ -337,6 +349,8 @@ static int engine_open(struct check *check, struct session *session)
 	if (r == 0) {
 		check->session = session;
 		r = holdings_ask(check);
+	} else if (r == -EKEYREJECTED) {
+		return r; /* was told */
 	} else if (r == -ENOENT || r == -ECONNREFUSED) {
 		/* No engine is an answer, too. */
 		if (named)

@@ -38,7 +38,9 @@ json_t *image_row_json(const struct dsec_image_row *row)
 	(void)json_object_set_new(object, "files", json_amount(row->files));
 	(void)json_object_set_new(object, "layers", json_integer(row->layers));
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
-	(void)json_object_set_new(object, "in_use", json_integer(row->users));
+	(void)json_object_set_new(object, "in_use",
+				  row->users == UINT32_MAX ? json_null() :
+							     json_integer(row->users));
 	return object;
 }
 
@@ -67,7 +69,10 @@ static void row_show(const struct dsec_image_row *row, bool name_alone)
 	table_text(&columns[LS_FILES], text);
 	value_print_ms(row->age_ms, text);
 	table_text(&columns[LS_AGE], text);
-	value_print_count(row->users, text);
+	if (row->users == UINT32_MAX)
+		(void)snprintf(text, sizeof(text), "-"); /* fits */
+	else
+		value_print_count(row->users, text);
 	table_text(&columns[LS_USERS], text);
 	table_end();
 }

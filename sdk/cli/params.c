@@ -47,6 +47,10 @@ struct param {
 static const struct param params[] = {
 	{ "address", 'H', PARAM_TEXT, VERB_ALL, FIELD(address), 0, 0, "ADDRESS",
 	  "the engine: unix:/PATH, stream+unix:/PATH, ssh:[USER@]HOST[:PATH], private:" },
+	{ "tenant", 0, PARAM_TEXT, VERB_ALL, FIELD(tenant), 0, 0, "NAME",
+	  "of a gateway: the tenant it acts for; \"*\": look at all of them" },
+	{ "tenant-token-file", 0, PARAM_TEXT, VERB_ALL, FIELD(token_file), 0, 0, "FILE",
+	  "the token in it says whose we are" },
 	{ "json", 0, PARAM_ON, VERB_ALL, FIELD(json), 0, 0, NULL, "write JSON to stdout" },
 	{ "quiet", 'q', PARAM_ON, VERB_ALL, FIELD(quiet), 0, 0, NULL, "no notes; ids alone" },
 	{ "no-color", 0, PARAM_ON, VERB_ALL, FIELD(no_color), 0, 0, NULL, "no bold headings" },

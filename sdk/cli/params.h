@@ -43,7 +43,7 @@ struct texts {
 
 struct options {
 	/* all verbs */
-	const char *address;
+	const char *address, *tenant, *token_file;
 	bool json, quiet, no_color, help;
 	uint64_t timeout_ms; /* run, exec: of the program; others: of the request */
 	/* run, create */

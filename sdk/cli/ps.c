@@ -38,6 +38,8 @@ static void row_json(const struct dsec_row *row)
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
 	(void)json_object_set_new(object, "idle_ms", json_amount(row->idle_ms));
 	(void)json_object_set_new(object, "ttl_ms", json_amount(row->ttl_ms));
+	if (row->tenant.bytes)
+		(void)json_add_bytes(object, "tenant", row->tenant);
 	labels_add(object, row->labels, row->label_count);
 	(void)json_line(stdout, object); /* told at the end, by main() */
 }
@@ -62,6 +64,18 @@ static void labels_cell(const struct dsec_row *row)
 	}
 }
 
+/* Before the labels, where there is one. */
+static void tenant_cell(const struct dsec_row *row)
+{
+	static const struct column unpadded = { "", 0 };
+
+	if (!row->tenant.bytes)
+		return;
+	table_text(&unpadded, "tenant:");
+	table_cell(&unpadded, row->tenant);
+	table_text(&unpadded, row->label_count ? " " : "");
+}
+
 static void row_show(const struct dsec_row *row, bool id_alone)
 {
 	char text[2 * VALUE_TEXT_BYTES];
@@ -80,6 +94,7 @@ static void row_show(const struct dsec_row *row, bool id_alone)
 	time_cell(&columns[PS_TTL], row->ttl_ms);
 	table_text(&columns[PS_NETWORK], network_name(row->network));
 	table_cell(&columns[PS_IMAGE], row->image);
+	tenant_cell(row);
 	labels_cell(row);
 	table_end();
 }

@@ -101,9 +101,37 @@ static bool nobody_listens(int r)
 	return r == -ENOENT || r == -ECONNREFUSED;
 }
 
-int session_connect(struct session *session, const struct dsec_open_opts *opts, bool *ret_named)
+/* One line. */
+static int token_read(struct session *session, const char *path)
 {
-	*ret_named = address_given(session->options) != NULL;
+	FILE *file = fopen(path, "re");
+	size_t bytes = file ? fread(session->token, 1, sizeof(session->token) - 1, file) : 0;
+	char text[LINE_BYTES_MAX];
+	int error = !file || ferror(file) ? errno : 0;
+
+	if (file)
+		(void)fclose(file); /* was only read */
+	while (bytes && strchr("\r\n", session->token[bytes - 1]))
+		bytes--;
+	session->token[bytes] = '\0';
+	if (!error && bytes && strlen(session->token) == bytes)
+		return 0;
+	(void)snprintf(text, sizeof(text), "%s: %s", path,
+		       error ? strerror(error) : "holds no token"); /* cut is fine */
+	(void)session_fail_error(session, -EINVAL, "tenant-token-file", text);
+	return -EKEYREJECTED;
+}
+
+int session_connect(struct session *session, struct dsec_open_opts *opts, bool *ret_named)
+{
+	const struct options *options = session->options;
+	int r = options->token_file ? token_read(session, options->token_file) : 0;
+
+	if (r < 0)
+		return r;
+	opts->token = options->token_file ? session->token : NULL;
+	opts->tenant = options->tenant;
+	*ret_named = address_given(options) || options->tenant || options->token_file;
 	session->is_private = address_is_private(session->options);
 	return dsec_open(opts, &session->d);
 }
@@ -155,7 +183,7 @@ int session_open(struct session *session, bool may_start)
 		session->is_private = true;
 		r = dsec_open(&opts, &session->d);
 	}
-	if (r < 0)
+	if (r < 0 && r != -EKEYREJECTED)
 		(void)session_fail_error(session, r, "connect", dsec_error(session->d, r));
 	if (nobody_listens(r) && !session->is_private)
 		report_error("is dsecd running? -H or $DSEC_ADDRESS says where");

@@ -19,6 +19,7 @@ struct session {
 	bool told;		    /* the result is written */
 	bool runs;		    /* a program, which goes with its engine; set by the verb */
 	bool image_command;	    /* the image's entrypoint comes first; set by the verb */
+	char token[4096 + 2];
 };
 
 /*
@@ -28,10 +29,11 @@ struct session {
  */
 int session_open(struct session *session, bool may_start);
 /*
- * Connects and says nothing. *ret_named: somebody said where the engine is. 0, or -errno, for which
- * dsec_error() has the words.
+ * Connects, as the tenant that the options say, and tells only of a token that cannot be read.
+ * *ret_named: somebody said where the engine is, or who we are. 0, or -errno, for which
+ * dsec_error() has the words; -EKEYREJECTED: no token, which was told.
  */
-int session_connect(struct session *session, const struct dsec_open_opts *opts, bool *ret_named);
+int session_connect(struct session *session, struct dsec_open_opts *opts, bool *ret_named);
 /*
  * The end of a verb, whatever state the session is in. With --json or a status file the failure is
  * written there, unless a result was. Returns `status`.

@@ -1,4 +1,5 @@
 /* `dsec version`: of this program, and of the engine if one listens. Called by main.c. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
-#include "sdk/cli/report.h"
+#include "sdk/cli/session.h"
 #include "sdk/cli/settings.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -24,6 +25,7 @@ static json_t *caps_json(const struct dsec_caps *caps)
 	(void)json_object_set_new(object, "execs_max", json_integer(caps->execs_max));
 	(void)json_object_set_new(object, "requests_max", json_integer(caps->requests_max));
 	(void)json_object_set_new(object, "clients_max", json_integer(caps->clients_max));
+	(void)json_object_set_new(object, "tenant", json_string(caps->tenant));
 	(void)json_object_set_new(object, "unenforced", json_amount(caps->unenforced));
 	return object;
 }
@@ -48,12 +50,15 @@ int verb_version(const struct options *options)
 	auto_json json_t *json = json_object();
 	struct dsec_open_opts opts = { .size = sizeof(opts), .address = options->address };
 	const struct dsec_caps *caps = NULL;
-	struct dsec *d = NULL;
+	struct session session = { .options = options };
+	bool named;
 	int r;
 
-	r = dsec_open(&opts, &d);
+	r = session_connect(&session, &opts, &named);
+	if (r == -EKEYREJECTED)
+		return session_end(&session, EXIT_TROUBLE);
 	if (r == 0)
-		r = dsec_capabilities(d, &caps);
+		r = dsec_capabilities(session.d, &caps);
 	if (options->json) {
 		(void)json_object_set_new(json, "dsec", json_string(DSEC_VERSION)); /* as above */
 		(void)json_object_set_new(json, "engine", r < 0 ? json_null() : caps_json(caps));
@@ -63,9 +68,11 @@ int verb_version(const struct options *options)
 		if (r == 0)
 			caps_show(caps);
 		else
-			report_note(options, "%s", dsec_error(d, r));
+			report_note(options, "%s", dsec_error(session.d, r));
 	}
-	dsec_close(d);
+	dsec_close(session.d);
 	/* Nobody listening is no failure, unless somebody was expected. */
-	return r < 0 && options->address ? EXIT_TROUBLE : 0;
+	return r < 0 && (options->address || options->tenant || options->token_file) ?
+		       EXIT_TROUBLE :
+		       0;
 }

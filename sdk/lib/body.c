@@ -100,6 +100,8 @@ static int row_take(struct event *event, struct payload payload)
 		.execs_total = wire.execs_total,
 	};
 	r = ref_take(payload, wire.image, &row->image);
+	if (r >= 0)
+		r = ref_take(payload, wire.tenant, &row->tenant);
 	if (r < 0)
 		return r;
 	r = labels_take(event, payload, &wire.labels, &row->label_count);
@@ -312,6 +314,7 @@ static int caps_take(struct event *event, struct payload payload)
 	};
 	memcpy(caps->version, wire.version, sizeof(caps->version) - 1);
 	memcpy(caps->kernel, wire.kernel, sizeof(caps->kernel) - 1);
+	memcpy(caps->tenant, wire.tenant, sizeof(caps->tenant) - 1);
 	return 0;
 }
 

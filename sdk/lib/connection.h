@@ -145,7 +145,7 @@ enum link {
 
 struct reconnect {
 	struct dsec_open_opts opts; /* address and token are ours */
-	char *address, *token;
+	char *address, *token, *tenant;
 	const char *path;    /* within address, or a private engine's socket */
 	int64_t patience_ns; /* 0: a lost connection stays lost */
 	int64_t up_ns;	     /* since when the link is, or was, up */

@@ -164,6 +164,8 @@ static int refusal_errno(uint32_t code)
 		return -EPROTO;
 	case DSEC_INVALID:
 		return -EINVAL;
+	case DSEC_ABSENT:
+		return -ENOENT;
 	default:
 		return -EIO;
 	}
@@ -210,6 +212,10 @@ static int hello_send(struct dsec *d, struct handshake *handshake)
 		{ (void *)(uintptr_t)token, token_bytes },
 	};
 
+	if (opts->tenant && strlen(opts->tenant) >= sizeof(hello.tenant))
+		return dsec__fail(-EINVAL, "open: the tenant's name is too long");
+	if (opts->tenant)
+		memcpy(hello.tenant, opts->tenant, strlen(opts->tenant));
 	if (token_bytes > DSEC_TOKEN_BYTES_MAX)
 		return dsec__fail(-EINVAL, "open: the token is longer than %d bytes",
 				  DSEC_TOKEN_BYTES_MAX);

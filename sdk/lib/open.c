@@ -289,11 +289,14 @@ static int options_keep(struct dsec *d, const struct dsec_open_opts *opts)
 		address = "unix:/run/dsec.sock";
 	reconnect->address = strdup(address);
 	reconnect->token = opts->token ? strdup(opts->token) : NULL;
-	if (!reconnect->address || (opts->token && !reconnect->token))
+	reconnect->tenant = opts->tenant ? strdup(opts->tenant) : NULL;
+	if (!reconnect->address || (opts->token && !reconnect->token) ||
+	    (opts->tenant && !reconnect->tenant))
 		return dsec__fail(-ENOMEM, "open: no memory");
 	reconnect->opts = *opts;
 	reconnect->opts.address = reconnect->address;
 	reconnect->opts.token = reconnect->token;
+	reconnect->opts.tenant = reconnect->tenant;
 	if (ms != UINT32_MAX)
 		reconnect->patience_ns = ms * 1000000ll;
 	return 0;

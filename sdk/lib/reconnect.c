@@ -232,5 +232,6 @@ void dsec__reconnect_done(struct dsec *d)
 	handshake_drop(d);
 	free(d->reconnect.address);
 	free(d->reconnect.token);
-	d->reconnect.address = d->reconnect.token = NULL;
+	free(d->reconnect.tenant);
+	d->reconnect.address = d->reconnect.token = d->reconnect.tenant = NULL;
 }

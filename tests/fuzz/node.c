@@ -20,16 +20,16 @@
 #include "engine/client.h"
 #include "engine/control.h"
 #include "engine/image.h"
-#include "engine/ended.h"
 #include "engine/image_files.h"
 #include "engine/import.h"
 #include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
+#include "engine/tenancy.h"
 #include "tests/fuzz/backend_stub.h"
 #include "tests/fuzz/kernel.h"
 
-enum { SETTLE_TURNS_MAX = 20000 };
+enum { SETTLE_TURNS_MAX = 20000, FUZZ_RECORDS = 512 };
 
 #define MONTH_NS (31 * 24 * 3600 * 1000000000ull)
 
@@ -156,28 +156,6 @@ void control_shard_stopped(struct control *control, struct shard *shard)
 
 /* ---- shards ---- */
 
-/*
- * A table of records is 30 MiB that a sanitizer fills each time it is allocated: it outlives the
- * run, emptied.
- */
-static struct records *records_borrow(uint32_t number, uint64_t epoch_ms)
-{
-	static struct records kept[FUZZ_SHARDS];
-	struct records *records = &kept[number];
-	int r;
-
-	if (!records->all) {
-		r = records_init(records, epoch_ms, records_clock_ns());
-		assert(r == 0);
-	}
-	memset(records->all, 0, records->at * sizeof *records->all);
-	memset(records->buckets, 0, RECORDS_PER_SHARD * sizeof *records->buckets);
-	records->at = 0;
-	records->floor_ms = epoch_ms;
-	records->epoch_ns = records_clock_ns();
-	return records;
-}
-
 static void shard_make(struct fuzz_node *node, uint32_t number)
 {
 	struct shard *shard = calloc(1, sizeof *shard);
@@ -201,17 +179,25 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	shard->execs_max = FUZZ_EXECS;
 	r |= sinks_init(&shard->sinks);
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
-	shard->records = records_borrow(number, node->node.epoch);
 	r |= functions_init(shard);
 	r |= shares_init(&shard->shares, FUZZ_EXECS, FUZZ_EXECS - 1);
-	shard->gone = calloc(1, sizeof *shard->gone);
-	assert(shard->gone);
-	r |= news_open(&shard->news, shard);
+	r |= tenancies_init(shard);
 	r |= io_open(&options, &shard->io);
 	assert(r == 0);
 	shard->host = (struct flow_host){ .io = shard->io, .timers = &shard->timers };
 	shard->backend = stub_open(&stub);
 	node->shards[number] = shard;
+}
+
+static void tenancy_expect_idle(const struct tenancy *tenancy)
+{
+	for (int i = 0; i < QUOTAS; i++)
+		assert(!tenancy->used[i]);
+	for (int i = 0; i < TENANT_LIMITS; i++)
+		assert(!tenancy->tenant->used[i]);
+	assert(!tenancy->kept.count);
+	assert(news_is_told(&tenancy->news));
+	assert(!tenancy->clients);
 }
 
 static void shard_unmake(struct shard *shard)
@@ -220,18 +206,16 @@ static void shard_unmake(struct shard *shard)
 	assert(!shard->walks);
 	assert(!shard->awake);
 	assert(!shard->announce);
-	assert(!shard->creates_waiting);
+	for (uint32_t i = 0; i <= shard->node->tenant_count; i++)
+		tenancy_expect_idle(&shard->tenancies[i]);
 	assert(!shard->backlogged);
 	assert(!shard->execs_running);
-	assert(!shard->kept.count);
 	assert(!shard->functions.all);
 	assert(!shard->sinks.count);
 	assert(!shard->timers.count);
 	shard->backend->class->close(shard->backend);
 	io_close(shard->io);
-	free(shard->gone);
-	assert(news_is_told(&shard->news));
-	news_done(&shard->news);
+	tenancies_done(shard);
 	assert(!shard->shares.count);
 	shares_done(&shard->shares);
 	pool_done(&shard->requests);
@@ -263,7 +247,15 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 		.creates_waiting_max = 20,
 		.ttl_default_s = 86400,
 		.pids_max = 100,
-		.journal_bytes = 16 << 10,
+		.journal_bytes = 64 << 10,
+		/* The second half of the visitors are the second one's, by its door. */
+		.tenants = { { .name = "default",
+			       .is_gateway = true,
+			       .limits = { [TENANT_RECORDS] = FUZZ_RECORDS } },
+			     { .name = "blue",
+			       .socket_path = "/blue",
+			       .limits = { [TENANT_RECORDS] = FUZZ_RECORDS } } },
+		.tenant_count = 2,
 	};
 	options.world = kernel_world(node->kernel);
 	(void)io_open(&options, &control->io);
@@ -282,6 +274,8 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 		.epoch = 1700000000000,
 		.unenforced = DSEC_LIMIT_MEMORY,
 	};
+	if (tenants_open(&node->node) < 0)
+		abort();
 	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
 		shard_make(node, i);
 }
@@ -294,7 +288,7 @@ int node_connect(struct fuzz_node *node)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		abort();
-	client_open(shard, pair[1], place);
+	client_open(shard, pair[1], node->next_shard / 2 % 2, place);
 	return pair[0];
 }
 
@@ -353,6 +347,7 @@ void node_close(struct fuzz_node *node)
 	assert(!node->control->images.wants);
 	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
 		shard_unmake(node->shards[i]);
+	tenants_close(&node->node);
 	images_done(&node->control->images);
 	io_close(node->control->io);
 	free(node->control);

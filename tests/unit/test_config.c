@@ -13,8 +13,9 @@
 #include <criterion/redirect.h>
 
 #include "engine/config_fit.h"
+#include "engine/config_tenant.h"
 
-enum { WORDS_MAX = 6, MESSAGE_BYTES = 4096 };
+enum { WORDS_MAX = 8, MESSAGE_BYTES = 4096 };
 
 /* A command line as one text, and what parsing it gives. */
 struct line {
@@ -477,5 +478,93 @@ Test(config, soft_limit_of_descriptors_is_raised_to_the_hard_one, .init = cr_red
 	cr_assert_eq(after.rlim_cur, after.rlim_max);
 	cr_assert_geq(after.rlim_max, before.rlim_max);
 	cr_assert_leq(config_descriptors(&line.config), after.rlim_max);
+	config_done(&line.config);
+}
+
+/* ---- tenants ---- */
+
+Test(config, one_tenant_is_there_with_all_of_the_engine)
+{
+	struct line line;
+
+	line_parse(&line, "");
+	cr_assert_eq(line.config.tenant_count, 1);
+	cr_assert_str_eq(line.config.tenants[0].name, "default");
+	cr_assert_eq(tenant_limit(&line.config, 0, TENANT_SANDBOXES), line.config.sandboxes_max);
+	cr_assert_eq(tenant_limit(&line.config, 0, TENANT_CREATES), 0);
+	config_done(&line.config);
+}
+
+Test(config, a_tenant_is_what_its_keys_say)
+{
+	struct line line;
+	const struct tenant_config *tenant = &line.config.tenants[1];
+
+	line_parse(&line, "--tenant name=a-1,socket=/run/a.sock,mode=660,gateway,execs-max=7 "
+			  "--tenant=name=b,uid=5,uid=6 --tenant name=default,gateway");
+	cr_assert_eq(line.result, 0);
+	cr_assert_eq(line.config.tenant_count, 3);
+	cr_assert_str_eq(tenant->name, "a-1");
+	cr_assert_str_eq(tenant->socket_path, "/run/a.sock");
+	cr_assert_eq(tenant->socket_mode, 0660);
+	cr_assert(tenant->is_gateway && line.config.tenants[0].is_gateway);
+	cr_assert_not(line.config.tenants[2].is_gateway);
+	cr_assert_eq(line.config.tenants[2].uid_count, 2);
+	cr_assert_eq(line.config.tenants[2].uids[1], 6);
+	config_done(&line.config);
+}
+
+/* Those that are given nothing have equal parts of what is left. */
+Test(config, tenants_limits_are_given_or_parts_of_the_rest)
+{
+	struct line line;
+
+	line_parse(&line, "--sandboxes-max 100 --tenant name=a,sandboxes-max=40 --tenant name=b");
+	cr_assert_eq(line.result, 0);
+	cr_assert_eq(tenant_limit(&line.config, 0, TENANT_SANDBOXES), 30);
+	cr_assert_eq(tenant_limit(&line.config, 1, TENANT_SANDBOXES), 40);
+	cr_assert_eq(tenant_limit(&line.config, 2, TENANT_SANDBOXES), 30);
+	cr_assert_not(tenant_limits_exceed(&line.config, TENANT_SANDBOXES));
+	config_done(&line.config);
+	line_parse(&line, "--sandboxes-max 100 --tenant name=a,sandboxes-max=100 --tenant name=b");
+	cr_assert_eq(tenant_limit(&line.config, 2, TENANT_SANDBOXES), 1);
+	cr_assert(tenant_limits_exceed(&line.config, TENANT_SANDBOXES));
+	config_done(&line.config);
+}
+
+ParameterizedTestParameters(config, refusal_names_the_key)
+{
+	static struct refused cases[] = {
+		{ "--tenant socket=/a", "name: is missing" },
+		{ "--tenant name=A", "name: 1 to 24" },
+		{ "--tenant name=*", "name: 1 to 24" },
+		{ "--tenant name=a,name=b", "name: comes twice" },
+		{ "--tenant name=a,sock=/a", "sock: there is no" },
+		{ "--tenant name=a,socket", "socket: wants a" },
+		{ "--tenant name=a,socket=b", "socket: wants a path" },
+		{ "--tenant name=a,mode=660", "mode: without" },
+		{ "--tenant name=a,socket=/a,mode=8", "mode: '8'" },
+		{ "--tenant name=a,gateway=1", "gateway: takes no" },
+		{ "--tenant name=a,execs-max=0", "execs-max: '0'" },
+		{ "--tenant name=a,uid=-1", "uid: '-1'" },
+		{ "--tenant name=a,uid=1,token-file=/t", "uid: goes with" },
+		{ "--tenant name=a --tenant name=a", "a: is named twice" },
+		{ "--tenant name=default,socket=/a", "default: has the" },
+		{ "--tenant name=a,socket=/run/dsec.sock", "is the engine's own" },
+		{ "--tenant name=a,uid=1 --tenant name=b,uid=1", "uid 1: is another" },
+	};
+
+	return cr_make_param_array(struct refused, cases, sizeof(cases) / sizeof(cases[0]));
+}
+
+ParameterizedTest(struct refused *wrong, config, refusal_names_the_key, .init = cr_redirect_stderr)
+{
+	struct line line;
+	char text[MESSAGE_BYTES];
+
+	line_parse(&line, wrong->text);
+	cr_assert_eq(line.result, -EINVAL, "%s", wrong->text);
+	told(text);
+	cr_assert_not_null(strstr(text, wrong->named), "%s: %s", wrong->text, text);
 	config_done(&line.config);
 }

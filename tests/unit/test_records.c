@@ -8,6 +8,8 @@
 
 #include "engine/records.h"
 
+enum { RECORDS = 131072 };
+
 static uint64_t now_ms(void)
 {
 	struct timespec now;
@@ -32,7 +34,7 @@ Test(records, an_id_begins_once)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
+	cr_assert_eq(records_init(&records, RECORDS, now_ms(), records_clock_ns()), 0);
 	entry = entry_at(now_ms() + 1, 7);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
 	cr_assert_eq(record->state, RECORD_RUNNING);
@@ -47,7 +49,7 @@ Test(records, what_is_forgotten_may_begin_again)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
+	cr_assert_eq(records_init(&records, RECORDS, now_ms(), records_clock_ns()), 0);
 	entry = entry_at(now_ms() + 1, 7);
 	other = entry_at(now_ms() + 1, 8);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
@@ -68,7 +70,7 @@ Test(records, the_end_is_remembered_with_its_result)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
+	cr_assert_eq(records_init(&records, RECORDS, now_ms(), records_clock_ns()), 0);
 	entry = entry_at(now_ms() + 1, 7);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
 	record_end(&records, entry.request_id, &status, &result);
@@ -87,7 +89,7 @@ Test(records, ids_from_before_the_engine_and_from_the_future_are_refused)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns()), 0);
+	cr_assert_eq(records_init(&records, RECORDS, epoch_ms, records_clock_ns()), 0);
 	cr_assert(record_is_stale(&records, old.request_id));
 	cr_assert_not(record_is_stale(&records, future.request_id));
 	cr_assert_eq(record_begin(&records, &old, &record), -ESTALE);
@@ -104,7 +106,7 @@ Test(records, the_zero_id_is_never_recorded)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, now_ms(), records_clock_ns()), 0);
+	cr_assert_eq(records_init(&records, RECORDS, now_ms(), records_clock_ns()), 0);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
 	cr_assert_null(record);
 	cr_assert_eq(record_begin(&records, &entry, &record), 0);
@@ -121,9 +123,9 @@ Test(records, what_was_evicted_is_unknown_and_never_new)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, epoch_ms, epoch_ns), 0);
+	cr_assert_eq(records_init(&records, RECORDS, epoch_ms, epoch_ns), 0);
 	cr_assert_eq(record_begin(&records, &first, &record), 0);
-	for (uint64_t i = 0; i < RECORDS_PER_SHARD; i++) {
+	for (uint64_t i = 0; i < RECORDS; i++) {
 		struct dsec_ring_request entry = entry_at(epoch_ms + 2000, 1000 + i);
 
 		cr_assert_eq(record_begin(&records, &entry, &record), 0);
@@ -143,7 +145,7 @@ Test(records, ids_are_hardly_ahead_of_the_engines_clock)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns()), 0);
+	cr_assert_eq(records_init(&records, RECORDS, epoch_ms, records_clock_ns()), 0);
 	cr_assert_eq(record_begin(&records, &near, &record), 0);
 	cr_assert_eq(record_begin(&records, &ahead, &record), -ERANGE);
 	records_done(&records);
@@ -156,7 +158,9 @@ Test(records, chosen_ids_do_not_share_a_bucket)
 	struct records records;
 	struct record *record;
 
-	cr_assert_eq(records_init(&records, epoch_ms, records_clock_ns() - 10 * 1000000000ull), 0);
+	cr_assert_eq(records_init(&records, RECORDS, epoch_ms,
+				  records_clock_ns() - 10 * 1000000000ull),
+		     0);
 	for (int word = 2; word < 4; word++) {
 		for (uint32_t i = 1; i <= 4096; i++) {
 			struct dsec_ring_request entry = entry_at(epoch_ms + 2000, word);

@@ -108,6 +108,11 @@ struct dsec_open_opts {
 	/* How long to try when the engine went; 0: 10 s; UINT32_MAX: never. Not for private: */
 	uint32_t reconnect_ms;
 	uint32_t connect_ms; /* how long an engine may take to answer dsec_open(); 0: 10 s */
+	/*
+	 * Of a gateway: the tenant it acts for, by name, or "*": it sees all and makes nothing.
+	 * NULL: whose the socket, the token or the uid is. See docs/tenants.md.
+	 */
+	const char *tenant;
 };
 
 /*
@@ -127,7 +132,8 @@ struct dsec_open_opts {
  * NULL: $DSEC_ADDRESS, and without it unix:/run/dsec.sock. opts may be NULL.
  * -ECONNREFUSED, -ENOENT: no engine there; of ssh, dsec_error() has the last line it wrote.
  * -EOPNOTSUPP: tls:, which is not there yet. -EPROTO: no engine, or its version and this one have
- * nothing in common. -EACCES: the engine refused the token.
+ * nothing in common. -EACCES: the engine refused the token, or to let us act for that tenant;
+ * -ENOENT: to a gateway: there is no tenant of that name. -EBUSY: as many clients as may be.
  */
 int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
 
@@ -175,6 +181,7 @@ struct dsec_caps {
 	uint64_t unenforced; /* bits of enum dsec_limit */
 	char version[32], kernel[64];
 	uint32_t transport, channels; /* of this connection */
+	char tenant[32]; /* whose it is: sandboxes_max, execs_max and clients_max are its own */
 };
 
 /*
@@ -420,6 +427,7 @@ struct dsec_row {
 	struct dsec_bytes image;
 	const struct dsec_label *labels;
 	uint32_t label_count, reserved;
+	struct dsec_bytes tenant; /* whose it is, where several are seen */
 };
 
 /*

@@ -29,7 +29,7 @@ struct dsec_image_opts {
 
 /* Body of an image's DSEC_EV_ROW, and of an import's DSEC_EV_DONE. UINT64_MAX: unknown. */
 struct dsec_image_row {
-	uint32_t size, users; /* users: sandboxes that run on it */
+	uint32_t size, users; /* users: sandboxes that run on it; UINT32_MAX: not told */
 	uint64_t bytes;	      /* of its file */
 	uint64_t content_bytes, files, age_ms;
 	uint32_t layers;

@@ -58,7 +58,9 @@ struct dsec_ring_hello {
 	uint32_t requests_max; /* submission entries per channel; 0: the default */
 	uint32_t channels;     /* 0 or 1: one, on a home shard; UINT32_MAX: one per shard */
 	uint32_t token_bytes;  /* follow this struct; at most DSEC_TOKEN_BYTES_MAX */
-	uint32_t reserved[21];
+	/* Of a gateway: the tenant it acts for, filled up with zero. "": itself; "*": all */
+	char tenant[32];
+	uint32_t reserved[13];
 };
 
 enum { DSEC_TOKEN_BYTES_MAX = 4096, DSEC_CHANNELS_MAX = 252 };
@@ -462,7 +464,8 @@ struct dsec_wire_row {
 	uint64_t execs_total;
 	struct dsec_wire_ref image;
 	struct dsec_wire_items labels;
-	uint64_t reserved[4];
+	struct dsec_wire_ref tenant; /* for who sees all: whose it is */
+	uint64_t reserved[3];
 };
 
 /* Body of a ROW of execs. */
@@ -516,10 +519,14 @@ struct dsec_wire_caps {
 	uint64_t backends; /* bit per backend */
 	uint64_t unenforced;
 	char version[32], kernel[64];
-	uint64_t reserved[8];
+	char tenant[32]; /* whose connection this is; the three limits above are its own */
+	uint64_t reserved[4];
 };
 
-/* Body of CHECK's DONE: the engine's own account of what it holds. */
+/*
+ * Body of CHECK's DONE: the engine's own account of what it holds. One of several tenants is told
+ * of its own; what is not one tenant's is UINT64_MAX then.
+ */
 struct dsec_wire_check {
 	uint32_t size, clients;
 	uint64_t sandboxes, execs, slots, slots_free, slots_rebuilding, launchers;

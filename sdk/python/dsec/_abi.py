@@ -726,6 +726,7 @@ class OpenOpts(ctypes.Structure):
     spin_us: int
     reconnect_ms: int
     connect_ms: int
+    tenant: Any
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("channels", ctypes.c_uint32),
@@ -737,6 +738,7 @@ class OpenOpts(ctypes.Structure):
         ("spin_us", ctypes.c_uint32),
         ("reconnect_ms", ctypes.c_uint32),
         ("connect_ms", ctypes.c_uint32),
+        ("tenant", ctypes.c_char_p),
     ]
 
 
@@ -758,6 +760,7 @@ class Caps(ctypes.Structure):
     kernel: bytes
     transport: int
     channels: int
+    tenant: bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("shards", ctypes.c_uint32),
@@ -776,6 +779,7 @@ class Caps(ctypes.Structure):
         ("kernel", ctypes.c_char * 64),
         ("transport", ctypes.c_uint32),
         ("channels", ctypes.c_uint32),
+        ("tenant", ctypes.c_char * 32),
     ]
 
 
@@ -1221,6 +1225,7 @@ class Row(ctypes.Structure):
     labels: Any
     label_count: int
     reserved: int
+    tenant: Bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1235,6 +1240,7 @@ class Row(ctypes.Structure):
         ("labels", ctypes.POINTER(Label)),
         ("label_count", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("tenant", Bytes),
     ]
 
 

@@ -226,6 +226,7 @@ struct dsec *engine_connect(struct engine *e)
 	struct dsec_open_opts opts = { .size = sizeof opts,
 				       .address = e->socket,
 				       .arena_bytes = ARENA_BYTES,
+				       .tenant = e->options.tenant,
 				       .reconnect_ms = UINT32_MAX }; /* claims see ends */
 	struct dsec *d;
 	int r = dsec_open(&opts, &d);

@@ -19,6 +19,7 @@ struct engine_options {
 	const char *const *arguments; /* of dsecd, beyond what every test's has; ends with NULL */
 	const char *fault;	      /* DSEC_FAULT, for a dsecd that knows it */
 	const char *instance;	      /* NULL: a name with our pid */
+	const char *tenant;	      /* whom its connections act for; NULL: themselves */
 	bool has_lifeline;
 	bool has_no_bpf; /* as on a host that refuses it */
 	bool is_hurt;	 /* claims end engines and workers: other processes afterwards */

@@ -224,7 +224,7 @@ static void do_fill(struct fake *f, const char *argument)
 
 	while (r == 0) {
 		snprintf(name, sizeof(name), "%s%d", argument, count);
-		r = keeper_put(f->handover->keeper_fd, name, f->handover->listen_fd);
+		r = keeper_put(f->handover->keeper_fd, name, f->handover->listen_fds[0]);
 		count += r == 0;
 	}
 	tell(f, "fill %d %s\n", count, strerrorname_np(-r));
@@ -262,7 +262,7 @@ static void do_garbage(struct fake *f, const char *argument)
 
 	(void)argument;
 	(void)keeper_wire_send(fd, "x", 1, -1, 0);
-	(void)keeper_wire_send(fd, "xx", 2, f->handover->listen_fd, 0);
+	(void)keeper_wire_send(fd, "xx", 2, f->handover->listen_fds[0], 0);
 	(void)keeper_wire_send(fd, &request, sizeof(request), -1, 0);
 	if (keeper_wire_receive(fd, &unknown, sizeof(unknown), 0, &got) < 0)
 		abort();
@@ -274,7 +274,7 @@ static void do_garbage(struct fake *f, const char *argument)
 	if (keeper_wire_receive(fd, &bare, sizeof(bare), 0, &got) < 0)
 		abort();
 	memset(request.name, 'n', sizeof(request.name));
-	(void)keeper_wire_send(fd, &request, sizeof(request), f->handover->listen_fd, 0);
+	(void)keeper_wire_send(fd, &request, sizeof(request), f->handover->listen_fds[0], 0);
 	if (keeper_wire_receive(fd, &unterminated, sizeof(unterminated), 0, &got) < 0)
 		abort();
 	tell(f, "garbage %s %s %s\n", strerrorname_np(unknown.error), strerrorname_np(bare.error),
@@ -304,7 +304,7 @@ static void do_last_act(struct fake *f, const char *argument)
 	for (int i = 0; i < atoi(argument); i++) {
 		snprintf(request.name, sizeof(request.name), "late%d", i);
 		if (keeper_wire_send(f->handover->keeper_fd, &request, sizeof(request),
-				     f->handover->listen_fd, MSG_DONTWAIT) < 0)
+				     f->handover->listen_fds[0], MSG_DONTWAIT) < 0)
 			abort();
 	}
 	(void)raise(SIGKILL);

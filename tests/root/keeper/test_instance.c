@@ -112,7 +112,7 @@ Test(instance, small_ones_fit_beside_the_large_ones)
 /* What a kill -9 does: descriptors go, files and cgroup stay. */
 static void instance_forget(struct instance *in)
 {
-	(void)close(in->listen_fd);
+	(void)close(in->sockets[0].fd);
 	(void)close(in->cgroup_fd);
 	(void)close(in->uids_fd);
 	(void)close(in->lock_fd);
@@ -155,7 +155,7 @@ Test(instance, same_name_is_refused_and_harms_nothing)
 	run_open(&run);
 	cr_assert_eq(instance_open(&first, &run.configs[0], &run.places), 0);
 	cr_assert_eq(instance_open(&second, &run.configs[0], &run.places), -EBUSY);
-	cr_assert_eq(access(first.socket_path, F_OK), 0);
+	cr_assert_eq(access(first.sockets[0].path, F_OK), 0);
 	cr_assert_eq(cgroup_root_exists(first.cgroup_name), 1);
 	cr_assert_eq(instance_close(&first, &run.places), 0);
 	run_close(&run);
@@ -171,7 +171,7 @@ Test(instance, same_socket_of_two_names_is_refused)
 	run.configs[1].socket_path = run.sockets[0];
 	cr_assert_eq(instance_open(&first, &run.configs[0], &run.places), 0);
 	cr_assert_eq(instance_open(&second, &run.configs[1], &run.places), -EBUSY);
-	cr_assert_eq(access(first.socket_path, F_OK), 0);
+	cr_assert_eq(access(first.sockets[0].path, F_OK), 0);
 	cr_assert_eq(instance_close(&first, &run.places), 0);
 	run_close(&run);
 }
