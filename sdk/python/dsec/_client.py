@@ -62,7 +62,7 @@ class Client:
         self._link.close()
 
     def capabilities(self) -> Capabilities:
-        """What the engine is and can do: asked once, which takes a round trip."""
+        """What the engine is and can do, as it said when this connection began."""
         address = ctypes.c_void_p()
         handle = self._link.enter()
         try:
@@ -198,13 +198,16 @@ class Client:
     # ---- images ----
 
     def image_import(self, name: str, data: Any, *, kind: str | None = None,
+                           tag: str | None = None,
                            progress: Callable[[Progress], object] | None = None) -> ImageInfo:
         """Makes an image of a tar archive, plain, gzip or zstd: bytes, an open file, or iterates.
 
         kind: "tree" (a root file system), "archive" (docker save, OCI); None: told by its names.
+        tag: which image of an archive that holds several.
         """
-        info: ImageInfo = upload(self._link, _file_requests.image_import(name, kind), data,
-                                       progress or (lambda item: None))
+        info: ImageInfo = upload(
+            self._link, _file_requests.image_import(name, kind, tag), data,
+            progress or (lambda item: None))
         return info
 
     def image_list(self) -> List[ImageInfo]:

@@ -120,8 +120,9 @@ def image_opts(verb: int, name: str | None, source: str | None) -> _abi.ImageOpt
     return opts
 
 
-def image_import(name: str, kind: str | None) -> Request[values.ImageInfo]:
+def image_import(name: str, kind: str | None, tag: str | None) -> Request[values.ImageInfo]:
     opts = image_opts(_abi.DSEC_IMAGE_IMPORT, name, kind)
+    opts.tag = c_string("tag", tag)
 
     def done(event: _abi.Event, items: list[Any]) -> values.ImageInfo:
         check(event, "import")

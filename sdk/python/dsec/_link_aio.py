@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -31,7 +32,7 @@ def no_room(request: Request[Any]) -> DsecError:
 
 class Link:
     def __init__(self, **options: Any) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self._library = library()
         self._exchanges: dict[int, Exchange] = {}
         self._tags = 0
@@ -69,6 +70,8 @@ class Link:
     def enter(self) -> int:
         if self._handle is None:
             raise error_of_errno(errno.ENOTCONN, "connection", "it was closed")
+        if os.getpid() != self._process:
+            raise error_of_errno(errno.EOWNERDEAD, "connection", "it is the parent process's")
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError("this connection belongs to another event loop")
         return self._handle
@@ -102,7 +105,8 @@ class Link:
     async def begin(self, request: Request[Any]) -> Exchange:
         self.enter()
         try:
-            await asyncio.wait_for(self._room_take(request.weight), request.timeout)
+            async with asyncio.timeout(request.timeout):
+                await self._room_take(request.weight)
         except TimeoutError:
             raise no_room(request) from None
         self._tags += 1
@@ -177,7 +181,8 @@ class Link:
 
     async def close(self) -> None:
         """Cancels what is under way and waits for it to end, for a while."""
-        if self._handle is None:
+        if self._handle is None or os.getpid() != self._process:
+            self._end()
             return
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=CLOSE_S)
@@ -194,7 +199,8 @@ class Link:
         queue, self._queue = self._queue, None
         if handle is None:
             return
-        if not self._loop.is_closed():
+        # In a forked child the loop's selector is the parent's too.
+        if not self._loop.is_closed() and os.getpid() == self._process:
             self._unwatch()
         if queue is not None:
             self._library.dsec_queue_free(queue)

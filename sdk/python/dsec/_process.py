@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import signal as signals
+import warnings
 from collections.abc import Iterator, Callable
 from types import TracebackType
 from typing import Any
@@ -265,6 +266,11 @@ class Process:
         self._exchange.drop(END_S)
         if last and self.exec:  # its request was over before, by a deadline
             finish(self._link, _requests.attach(self.sandbox, self.exec, {}, False, None))
+
+    def __del__(self) -> None:
+        if not self._result and not self._error and not self._link.closed:
+            warnings.warn(f"exec {self.exec} was not waited for", ResourceWarning, source=self)
+            self._exchange.close()
 
     def __enter__(self) -> Process:
         return self

@@ -9,9 +9,10 @@ from dsec import _abi, _file_requests, _requests
 from dsec._link import Link
 from dsec._process import Process, finish, items, upload
 from dsec._requests import Data, Request, Text
+from dsec._subscription import Subscription
 from dsec.options import ExecOptions, StartOptions
 from dsec.values import (ExecInfo, FileInfo, FileResult, Forward, Inspection, Result,
-                         Settings, Usage)
+                         Settings, State, Usage)
 
 EXEC_DEFAULTS: dict[str, Any] = {
     "env": None, "cwd": None, "user": None, "timeout": None, "idle_timeout": None,
@@ -257,6 +258,18 @@ class Sandbox:
     def inspect(self) -> Inspection:
         """As it is now; of one that is gone, why, for a while."""
         found: Inspection = finish(self._link, _requests.inspect(self.id))
+        return found
+
+    def wait(self) -> Inspection:
+        """Waits until it is gone, for whatever reason: the last that is known of it."""
+        request = _requests.subscribe([self.id], None, None, ["ended"], 0, 0, 0)
+        with Subscription(self._link).begin(request) as events:
+            found = self.inspect()
+            if found.state != State.ENDED:
+                for _ in events:
+                    found = self.inspect()
+                    if found.state == State.ENDED:
+                        break
         return found
 
     def change(self, *, ttl: float | None = None, idle_ttl: float | None = None,

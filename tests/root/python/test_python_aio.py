@@ -215,6 +215,36 @@ class AioTest(PythonTest):
         with dsec.connect(self.address) as client, client.subscribe(from_seq=1) as events:
             self.assertEqual(next(events).topic, "creating")
 
+    def test_who_waits_for_a_sandbox_is_told_its_end_and_cause(self):
+        async def body(client, sandbox):
+            async with await client.create("small", ttl=1) as short:
+                waits = [asyncio.create_task(short.wait()) for _ in range(3)]
+                for found in await asyncio.gather(*waits):
+                    self.assertEqual((found.state, found.cause), ("ended", "ttl"))
+                self.assertEqual((await short.wait()).cause, "ttl")
+            with self.assertRaises(dsec.DsecAbsentError):
+                await client.sandbox("0" * 25 + "1").wait()
+
+        self.run_in_loop(body)
+
+    def test_a_forked_child_is_told_so_and_harms_nothing(self):
+        async def body(client, sandbox):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    asyncio.events._set_running_loop(None)
+                    with self.assertRaises(dsec.DsecForkedError):
+                        asyncio.run(sandbox.exec(["true"]))
+                    asyncio.run(client.close())
+                    status = 0
+                finally:
+                    os._exit(status)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertTrue((await sandbox.exec(["true"])).ok)
+
+        self.run_in_loop(body)
+
     def test_a_closed_client_ends_who_waits_for_it(self):
         async def body(client, sandbox):
             other = dsec.aio.connect(self.address)
