@@ -57,6 +57,7 @@ struct subscription {
 	bool asks;	   /* the part's mail is: is there room? */
 	bool waits;	   /* for what has not happened yet */
 	bool is_pressed;   /* it lags, and more is coming */
+	bool is_brief;	   /* ends where others wait */
 	bool ends;	   /* as soon as the part's mail is back */
 	struct status status;
 };
@@ -297,6 +298,7 @@ static void subscription_walks(struct mail *mail, void *owner)
 		if (sub->waits)
 			gap_emit(sub, sub->cursor.seq);
 	}
+	sub->ends |= sub->waits && sub->is_brief;
 	if (steps == STEPS_PER_TURN)
 		subscription_walk(sub);
 	else
@@ -305,6 +307,8 @@ static void subscription_walks(struct mail *mail, void *owner)
 		sub->asks = true;
 		part_again_with_room(sub->part, room_came);
 	}
+	if (sub->ends && !sub->asks)
+		subscription_end(sub);
 }
 
 static void subscription_walk(struct subscription *sub)
@@ -369,7 +373,7 @@ static struct status subscribe_wrong(const struct part *part)
 		return subscribe_invalid("ids", "at most 4096");
 	if (wish->select.labels.count > 2 * LABEL_PAIRS_MAX)
 		return subscribe_invalid("labels", "at most 8 pairs");
-	if (wish->flags)
+	if (wish->flags & ~(uint32_t)DSEC_SUBSCRIBE_SO_FAR)
 		return subscribe_invalid("flags", "unknown flag");
 	if (!wire_is_zero(wish->reserved, sizeof wish->reserved))
 		return subscribe_invalid("reserved", NULL);
@@ -475,6 +479,7 @@ void subscribe_part(struct part *part)
 	sub->part = part;
 	sub->of = all;
 	sub->journal = &all->journals[part->request->tenant->index];
+	sub->is_brief = wish->flags & DSEC_SUBSCRIBE_SO_FAR;
 	sub->window.bytes = window < DSEC_EVENTS_WINDOW_MAX ? window : DSEC_EVENTS_WINDOW_MAX;
 	s = subscription_place(sub, wish);
 	if (s.code) {
@@ -489,7 +494,8 @@ void subscribe_cancel(struct part *part)
 {
 	struct subscription *sub = part->work;
 
-	sub->status = status_of_errno(-ECANCELED, "subscribe", "cancel");
+	if (!sub->ends)
+		sub->status = status_of_errno(-ECANCELED, "subscribe", "cancel");
 	sub->ends = true;
 	if (!sub->asks)
 		subscription_end(sub);

@@ -1,9 +1,7 @@
-/* `dsec inspect` and `dsec wait`: one sandbox, while it lives and afterwards. Called by main.c. */
-#include <errno.h>
+/* `dsec inspect`: one sandbox, while it lives and afterwards. Called by main.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
@@ -11,8 +9,6 @@
 #include "sdk/cli/settings.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
-
-enum { WAIT_PAUSE_MS = 100 };
 
 static json_t *inspected_json(const struct dsec_inspected *seen)
 {
@@ -141,8 +137,6 @@ static void inspected_show(const struct dsec_inspected *seen)
 	}
 }
 
-/* ---- inspect ---- */
-
 static void inspected_tell(void *state, const struct dsec_event *event)
 {
 	const struct options *options = state;
@@ -174,64 +168,5 @@ int verb_inspect(const struct options *options)
 				   inspected_tell, (void *)options) == 0)
 			status = 0;
 	}
-	return session_end(&session, status);
-}
-
-/* ---- wait ---- */
-
-static void inspected_keep(void *state, const struct dsec_event *event)
-{
-	if (event->body)
-		*(struct dsec_inspected *)state = *(const struct dsec_inspected *)event->body;
-}
-
-static uint64_t clock_ms(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail */
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-static int wait_for(struct session *session, struct dsec_id id)
-{
-	const struct timespec pause = { 0, WAIT_PAUSE_MS * 1000000l };
-	const struct options *o = session->options;
-	uint64_t end_ms = o->timeout_ms ? clock_ms() + o->timeout_ms : UINT64_MAX;
-	struct dsec_inspected seen = { 0 };
-	auto_json json_t *json = NULL;
-
-	for (;;) {
-		struct dsec_call call = session_call(session);
-
-		if (session_events(session, dsec_inspect(session->d, &call, id), "wait",
-				   inspected_keep, &seen) < 0)
-			return EXIT_TROUBLE;
-		if (seen.state == DSEC_STATE_ENDED)
-			break;
-		if (clock_ms() >= end_ms) {
-			(void)session_fail_error(session, -ETIMEDOUT, "wait", "it lives on");
-			return EXIT_TIMED_OUT;
-		}
-		(void)nanosleep(&pause, NULL); /* waking early only costs a look */
-	}
-	json = inspected_json(&seen);
-	if (!o->json)
-		(void)puts(cause_name(seen.cause)); /* told at the end, by main() */
-	session_tell(session, json);
-	return 0;
-}
-
-int verb_wait(const struct options *options)
-{
-	struct session session = { .options = options };
-	int status = EXIT_TROUBLE;
-	struct dsec_id id;
-
-	if (options->argument_count != 1)
-		status = session_refuse(&session, "wait wants one id");
-	else if (session_open(&session, false) == 0 &&
-		 select_one(&session, options->arguments[0], &id) == 0)
-		status = wait_for(&session, id);
 	return session_end(&session, status);
 }

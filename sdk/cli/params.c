@@ -72,8 +72,9 @@ static const struct param params[] = {
 	{ "list", 0, PARAM_ON, VERB_CALL, FIELD(list), 0, 0, NULL, "the functions there are" },
 	{ "remove", 0, PARAM_TEXT, VERB_CALL, FIELD(removes), 0, 0, "NAME",
 	  "the function is no more" },
-	{ "label", 0, PARAM_PAIRS, MADE | VERB_PS | VERB_RM | VERB_STATS | VERB_CHANGE,
-	  FIELD(labels), 0, 0, "KEY=VALUE", "give, or select by, a label; may be repeated" },
+	{ "label", 0, PARAM_PAIRS,
+	  MADE | VERB_PS | VERB_RM | VERB_STATS | VERB_CHANGE | VERB_EVENTS, FIELD(labels), 0, 0,
+	  "KEY=VALUE", "give, or select by, a label; may be repeated" },
 	{ "name", 0, PARAM_TEXT, MADE | VERB_IMAGE, FIELD(name), 0, 0, "NAME",
 	  "label name=NAME; image import: what it is called" },
 	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0, "none|private|egress-unpoliced",
@@ -138,6 +139,16 @@ static const struct param params[] = {
 	  "its output when it has ended: start and end of it" },
 	{ "from", 0, PARAM_NUMBER, VERB_ATTACH | VERB_LOGS, FIELD(from), 0, 0, "N",
 	  "of stdout without its first N bytes" },
+	{ "follow", 'f', PARAM_ON, VERB_EVENTS | VERB_LOGS, FIELD(follow), 0, 0, NULL,
+	  "go on with what comes; events: until interrupted" },
+	{ "tail", 0, PARAM_BYTES, VERB_LOGS, FIELD(tail_bytes), 1, 1ull << 46, "SIZE",
+	  "only the last so many bytes of each stream, as far as they are kept" },
+	{ "from", 0, PARAM_TEXT, VERB_EVENTS, FIELD(from_event), 0, 0, "SEQ|EPOCH.SEQ",
+	  "from that event on; else all there are, or with -f from now on" },
+	{ "kind", 0, PARAM_TEXTS, VERB_EVENTS, FIELD(kinds), 0, 0, "KIND",
+	  "only these; creating, running, ..., or sandbox, exec for all of either" },
+	{ "for", 0, PARAM_TEXT, VERB_WAIT, FIELD(wait_for), 0, 0, "running|ended|exec:N",
+	  "what to wait for: ended" },
 	{ "from-stderr", 0, PARAM_NUMBER, VERB_ATTACH | VERB_LOGS, FIELD(from_stderr), 0, 0, "N",
 	  "the same of stderr" },
 	{ "execs", 0, PARAM_TEXT, VERB_PS, FIELD(execs), 0, 0, "ID",
@@ -501,4 +512,5 @@ void params_done(struct options *options)
 	free(options->labels.items);
 	free(options->env.items);
 	free(options->ulimits.items);
+	free(options->kinds.items);
 }

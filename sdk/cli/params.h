@@ -16,6 +16,7 @@ enum verb {
 	VERB_VERSION = 1 << 7,
 	VERB_ATTACH = 1 << 8,
 	VERB_LOGS = 1 << 9,
+	VERB_EVENTS = 1 << 10,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
@@ -65,6 +66,13 @@ struct options {
 	struct texts ulimits; /* "NAME=SOFT[:HARD]" */
 	/* attach, logs */
 	uint64_t from, from_stderr;
+	uint64_t tail_bytes;
+	bool follow; /* events, too */
+	/* wait */
+	const char *wait_for;
+	/* events */
+	const char *from_event;
+	struct texts kinds;
 	/* ps */
 	const char *execs;
 	/* port */

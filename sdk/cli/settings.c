@@ -26,9 +26,9 @@ const char *state_name(uint32_t state)
 
 const char *cause_name(uint32_t cause)
 {
-	static const char *const causes[] = { "none",	  "destroyed",	  "ttl",
-					      "idle-ttl", "disconnected", "died",
-					      "oom",	  "stopped",	  "cancelled" };
+	static const char *const causes[] = { "none",	      "destroyed", "ttl", "idle-ttl",
+					      "disconnected", "died",	   "oom", "stopped",
+					      "cancelled",    "failed" };
 
 	return causes[cause < sizeof(causes) / sizeof(causes[0]) ? cause : 0];
 }

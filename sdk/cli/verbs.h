@@ -17,6 +17,7 @@ int verb_kill(const struct options *options);
 int verb_ps(const struct options *options);
 int verb_rm(const struct options *options);
 int verb_stats(const struct options *options);
+int verb_events(const struct options *options);
 int verb_inspect(const struct options *options);
 int verb_label(const struct options *options);
 int verb_change(const struct options *options);

@@ -20,6 +20,7 @@ static int subscribe_pack(const struct dsec_subscribe_opts *opts, const struct d
 			    .count = select->count,
 			    .job = { select->job.hi, select->job.lo } },
 		.topics = opts->topics,
+		.flags = opts->flags,
 		.from_seq = opts->from_seq,
 		.epoch = opts->epoch,
 		.window = submission->window_bytes,
@@ -56,7 +57,7 @@ int64_t dsec_subscribe(struct dsec *d, const struct dsec_call *call,
 		r = dsec__struct_take(&select, sizeof(select), known.select, "select");
 	if (r < 0)
 		return r;
-	if (known.flags)
+	if (known.flags & ~(uint32_t)DSEC_SUBSCRIBE_SO_FAR)
 		return dsec__fail(-EINVAL, "subscribe: unknown flags");
 	if (known.reserved || select.reserved)
 		return dsec__fail(-EINVAL, "subscribe: reserved is not 0");

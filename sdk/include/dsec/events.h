@@ -11,7 +11,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 struct dsec_subscribe_opts {
-	uint32_t size, flags;		  /* flags: none yet */
+	uint32_t size, flags;		  /* bits of enum dsec_subscribe_flag */
 	const struct dsec_select *select; /* at most 4096 ids, 8 labels; NULL: every sandbox */
 	uint64_t topics;		  /* bits 1 << enum dsec_topic; 0: all, later ones too */
 	/*
@@ -50,8 +50,8 @@ struct dsec_missed {
 /*
  * Events: DSEC_EV_STARTED, whose offset is the number of the first event that may follow: all that
  * happens from then on is told; then DSEC_EV_STATE and DSEC_EV_GAP until it is cancelled or its
- * time is over. Each event once, in the order of their numbers, which have gaps where others were
- * not selected.
+ * time is over; with DSEC_SUBSCRIBE_SO_FAR until all is told, then DSEC_EV_DONE. Each event comes
+ * once, in the order of their numbers, which have gaps where others were not selected.
  *
  * Events of a sandbox: CREATING, RUNNING, DESTROYING, ENDED, in this order; of one that cannot be
  * built CREATING, ENDED with DSEC_CAUSE_FAILED. QUARANTINED: it does not end, or does not come to

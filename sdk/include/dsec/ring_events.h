@@ -21,7 +21,8 @@ struct dsec_wire_subscribe {
 	uint64_t topics;		/* bits 1 << enum dsec_topic; 0: all */
 	uint64_t from_seq;		/* from that event on; 0: from now on */
 	uint64_t epoch;			/* of the engine that gave from_seq; 0: this one */
-	uint32_t window, flags;		/* events; 0: the default; clamped. flags: none yet */
+	uint32_t window,
+		flags; /* events; 0: the default; clamped. flags: enum dsec_subscribe_flag */
 	uint64_t reserved[4];
 };
 

@@ -98,6 +98,10 @@ enum dsec_topic {
 	DSEC_TOPIC_EXEC_ENDED = 9, /* also of one that could not start */
 };
 
+enum dsec_subscribe_flag {
+	DSEC_SUBSCRIBE_SO_FAR = 1, /* what happened until now, without waiting for more */
+};
+
 /* Of a DSEC_EV_GAP of a subscription. */
 enum dsec_missed_flag {
 	/* The count is of all that happened: what of it was selected nobody knows any more. */
