@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/msg.h>
 #include <sys/resource.h>
@@ -18,7 +19,7 @@
 
 #define TRY(step, call) LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
 
-enum { IOPRIO_PROCESS = 1, RESOURCES = 16 };
+enum { IOPRIO_PROCESS = 1 };
 
 /* ---- SysV IPC: memory, semaphores, message queues; POSIX queues cannot be made ---- */
 
@@ -54,20 +55,34 @@ static long ipc_visit(struct worker *w, int sandbox)
 
 /* ---- PID 1, which the sandbox's root may set limits and priorities of ---- */
 
-static bool limits_differ(pid_t pid)
+/* As text: a worker may not ask the kernel for another user namespace's limits. */
+static long limits_read(const char *path, char text[static WORKER_LIMITS_BYTES])
 {
-	struct rlimit own, theirs;
+	long r, fd = kernel_openat(LAUNCH_FD_PROC, path, O_RDONLY | O_CLOEXEC, 0);
 
-	for (long resource = 0; resource < RESOURCES; resource++)
-		if (KERNEL_CALL(SYS_prlimit64, 0, resource, 0, (long)&own) < 0 ||
-		    KERNEL_CALL(SYS_prlimit64, pid, resource, 0, (long)&theirs) < 0 ||
-		    memcmp(&own, &theirs, sizeof own) != 0)
-			return true;
-	return false;
+	if (fd < 0)
+		return fd;
+	r = kernel_read((int)fd, text, WORKER_LIMITS_BYTES);
+	(void)kernel_close((int)fd); /* only read */
+	return r;
+}
+
+/* The worker's own do not change. */
+static bool limits_differ(struct worker *w, pid_t pid)
+{
+	char path[WORKER_PATH_BYTES], text[WORKER_LIMITS_BYTES];
+	long bytes;
+
+	if (w->limits_bytes <= 0)
+		w->limits_bytes = limits_read("self/limits", w->limits);
+	(void)snprintf(path, sizeof path, "%d/limits", pid);
+	bytes = limits_read(path, text);
+	return bytes <= 0 || bytes == WORKER_LIMITS_BYTES || bytes != w->limits_bytes ||
+	       memcmp(text, w->limits, (size_t)bytes) != 0;
 }
 
 /* As the worker, whose child it was. */
-static bool init_differs(pid_t pid)
+static bool init_differs(struct worker *w, pid_t pid)
 {
 	unsigned long own[128] = { 0 }, theirs[128] = { 0 };
 	long bytes = KERNEL_CALL(SYS_sched_getaffinity, 0, sizeof own, (long)own);
@@ -80,7 +95,7 @@ static bool init_differs(pid_t pid)
 		       KERNEL_CALL(SYS_getpriority, PRIO_PROCESS, 0) ||
 	       KERNEL_CALL(SYS_ioprio_get, IOPRIO_PROCESS, pid) !=
 		       KERNEL_CALL(SYS_ioprio_get, IOPRIO_PROCESS, 0) ||
-	       limits_differ(pid);
+	       limits_differ(w, pid);
 }
 
 static void sandbox_prove(struct worker *w)
@@ -92,7 +107,7 @@ static void sandbox_prove(struct worker *w)
 		return;
 	r = ipc_visit(w, (int)sandbox);
 	(void)kernel_close((int)sandbox); /* the worker keeps nothing of a sandbox */
-	if (r == 0 && !init_differs(pid))
+	if (r == 0 && !init_differs(w, pid))
 		w->order.reply.flags |= LAUNCH_CLEAN;
 }
 

@@ -19,6 +19,7 @@ enum {
 	WORKER_PATH_BYTES = 64,
 	WORKER_CORE_NONE = 1, /* a size below any core: see limits_set() */
 	WORKER_PROOF_BYTES_MAX = 24 * 1024,
+	WORKER_LIMITS_BYTES = 4096,
 };
 
 /* A file or folder of proc that sandboxes do not see. */
@@ -51,7 +52,9 @@ struct worker {
 	int sysctl_fd; /* of sysctl_renew(); 0: none yet */
 	uint32_t sysctl_uses;
 	struct order order;
-	uint32_t pristine_bytes; /* 0: not known yet */
+	uint32_t pristine_bytes;	  /* 0: not known yet */
+	long limits_bytes;		  /* the same */
+	char limits[WORKER_LIMITS_BYTES]; /* its own, as proc has them */
 	char pristine[WORKER_PROOF_BYTES_MAX], proof[WORKER_PROOF_BYTES_MAX];
 	char *pointers[LAUNCH_ARGUMENTS_MAX + 3]; /* two ends, and room for HOME */
 	char payload[LAUNCH_PAYLOAD_BYTES_MAX] __attribute__((aligned(8)));
