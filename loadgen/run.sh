@@ -7,7 +7,8 @@
 #   run.sh [--quick] [--json FILE] [--only STEP,STEP...]
 #
 # --quick: shorter everywhere, under five minutes on a machine that is set up. --json: one object
-# per scenario, one a line. STEPs: work, load (both). In ${XDG_CACHE_HOME:-~/.cache}/dsec: the
+# per scenario, one a line. STEPs: work, load (both), storms (a neighbour beside sandboxes that do
+# their worst: several minutes, only when asked for). In ${XDG_CACHE_HOME:-~/.cache}/dsec: the
 # images, what was fetched, and the log of the engine. DSEC_BUILD: a build folder to use in place
 # of build/release; it is not built then. DSEC_INSTANCE: the engine's name, in place of loadgen.
 #
@@ -36,6 +37,7 @@ floor_seconds=2
 peer_seconds=3
 peer_parallel=1,2,4,8
 hold=5000
+storm_rounds=7
 began=$SECONDS
 
 say() { printf '\n== %s\n' "$*"; }
@@ -77,6 +79,7 @@ main() {
 	engine_start
 	[[ ,$only, != *,work,* ]] || work_run
 	[[ ,$only, != *,load,* ]] || load_run
+	[[ ,$only, != *,storms,* ]] || storms_run
 	engine_stop
 	summary
 }
@@ -93,10 +96,11 @@ options_read() {
 		*) usage ;;
 		esac
 	done
-	[[ $only =~ ^(work|load)(,(work|load))*$ ]] || usage
+	[[ $only =~ ^(work|load|storms)(,(work|load|storms))*$ ]] || usage
 	[[ -z $json ]] || json=$(realpath -m "$json")
 	if [[ $quick ]]; then
 		seconds=4 short=3 floor_rounds=1 peer_seconds=1 peer_parallel=2,4 hold=1000
+		storm_rounds=3
 	fi
 }
 
@@ -132,7 +136,7 @@ build_all() {
 	mkdir -p build
 	quietly 300 "$run/cmake.log" cmake --preset release || die "cmake failed"
 	quietly 900 "$run/build.log" cmake --build --preset release -j "$(nproc)" --target \
-		dsecd dsec-launcher dsec_cli dsec-loadgen dsec-floor || die "the build failed"
+		dsecd dsec-launcher dsec_cli dsec-loadgen dsec-floor dsec-storms dsec-storm || die "the build failed"
 	echo "ok: $build"
 }
 
@@ -326,6 +330,29 @@ open_loop() {
 	END
 	)
 	scenario exec-open exec "$short" --rate "$rate"
+}
+
+# ---- storms ----
+
+# Medians of rounds, alone and beside in turn. Few processes: without a pids controller each session
+# of a storm has a share of this machine, which others use too.
+storms_run() {
+	local setting
+
+	say "storms: a neighbour's commands, 25 a second, alone and beside: $(uname -r), $(nproc) CPUs"
+	: >"$run/storms.json"
+	for setting in default sched-idle; do
+		echo "-- the storming sandbox: $setting"
+		quiet_wait 5
+		# shellcheck disable=SC2046 # an option, or none
+		timeout --foreground -k 10 900 "$build/loadgen/dsec-storms" \
+			--program "$build/loadgen/dsec-storm" --image "$image" --pids 64 \
+			--memory 256 --rate 25 --rounds "$storm_rounds" --name "$setting" \
+			--json "$run/storms.json" \
+			$([[ $setting == default ]] || echo "--$setting") ||
+			fail "storms, $setting"
+	done
+	[[ -z $json ]] || cat "$run/storms.json" >>"$json"
 }
 
 # ---- the end ----

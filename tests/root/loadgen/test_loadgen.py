@@ -75,6 +75,25 @@ class Loadgen(Engine):
         self.assert_clean(row)
         self.assertEqual(row["reused"], 0)
 
+    def test_storms_are_measured_and_leave_nothing(self):
+        report = self.folder / "storms.json"
+        kinds = ["death", "inodes", "sync", "output"]
+        storms = [self.build / "loadgen/dsec-storms", "--program",
+                  self.build / "loadgen/dsec-storm", "--image", "tiny", "--pids", "32",
+                  "--rate", "20", "--seconds", "0.3", "--rounds", "2", "--json", report]
+        run = subprocess.run([*storms, *kinds], capture_output=True, text=True, timeout=RUN_S,
+                             env={**os.environ, "DSEC_ADDRESS": self.address})
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        rows = [json.loads(line) for line in report.read_text().splitlines()]
+        self.assertEqual([row["scenario"] for row in rows], [f"storm-{kind}" for kind in kinds])
+        for row in rows:
+            self.assertGreater(row["alone_p50_us"], 0)
+            self.assertGreaterEqual(row["beside_p99_us"], row["beside_p50_us"])
+            self.assertAlmostEqual(row["ratio_p99"], row["beside_p99_us"] / row["alone_p99_us"])
+        self.assert_clean(self.drive("--scenario", "ready", "--seconds", "0.5"))
+        run = subprocess.run([*storms, "none"], capture_output=True, text=True, timeout=RUN_S)
+        self.assertEqual((run.returncode, "what is none?" in run.stderr), (2, True))
+
     def test_open_loop_asks_at_the_rate(self):
         row = self.drive("--scenario", "exec", "--seconds", "2", "--warmup", "0", "--rate", "100")
         self.assert_clean(row)
