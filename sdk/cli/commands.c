@@ -55,6 +55,18 @@ static const struct command commands[] = {
 	{ "version", VERB_VERSION, verb_version, NULL, "", "of this program and of the engine" },
 };
 
+/* What the brief of dsec names and no engine serves yet. */
+static const char later[][8] = { "pause", "resume", "fork", "phase", "job", "policy", "replay" };
+
+bool command_is_later(const char *name)
+{
+	for (size_t at = 0; at < sizeof(later) / sizeof(later[0]); at++) {
+		if (!strcmp(later[at], name))
+			return true;
+	}
+	return false;
+}
+
 const struct command *command_next(const struct command *command)
 {
 	const size_t count = sizeof(commands) / sizeof(commands[0]);

@@ -18,5 +18,7 @@ struct command {
 
 /* NULL: there is no such verb. */
 const struct command *command_find(const char *name);
+/* Promised, and not there yet. */
+bool command_is_later(const char *name);
 /* The one after it, NULL after the last; after NULL: the first. */
 const struct command *command_next(const struct command *command);

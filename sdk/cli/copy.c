@@ -3,6 +3,8 @@
  * written here takes its place whole or not at all, file by file; names that a sandbox chose never
  * lead outside the folder that was given.
  */
+#include "sdk/cli/copy.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -281,6 +283,47 @@ static int copy_out(struct session *session, const struct remote *remote, const 
 	}
 	return row.type == DSEC_FILE_TYPE_FOLDER ? tree_take(session, remote, to) :
 						   file_take(session, remote, to, row.mode);
+}
+
+/* ---- before a program runs ---- */
+
+/* The colon between the two: the target is a path from the root of the sandbox. */
+static const char *copy_colon(const char *text)
+{
+	const char *colon = NULL;
+
+	for (const char *at = strstr(text, ":/"); at; at = strstr(at + 1, ":/"))
+		colon = at;
+	return colon && colon > text ? colon : NULL;
+}
+
+int copies_check(struct session *session)
+{
+	const struct texts *copies = &session->options->copies;
+
+	for (uint32_t at = 0; at < copies->count; at++) {
+		if (!copy_colon(copies->items[at]) || !strncmp(copies->items[at], "-:", 2))
+			return session_refuse(session, "--cp-in: '%s' is not SOURCE:/TARGET",
+					      copies->items[at]);
+	}
+	return 0;
+}
+
+int copies_make(struct session *session, struct dsec_id sandbox)
+{
+	const struct texts *copies = &session->options->copies;
+	int status = 0;
+
+	(void)setlocale(LC_CTYPE, "C.UTF-8"); /* as in verb_cp() */
+	for (uint32_t at = 0; at < copies->count && status == 0; at++) {
+		const char *colon = copy_colon(copies->items[at]);
+		auto_free char *from =
+			strndup(copies->items[at], (size_t)(colon - copies->items[at]));
+		struct remote remote = { .id = sandbox, .path = colon + 1 };
+
+		status = from ? copy_in(session, from, &remote) : no_memory(session);
+	}
+	return status;
 }
 
 int verb_cp(const struct options *options)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "sdk/cli/cleanup.h"
+#include "sdk/cli/copy.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/select.h"
 #include "sdk/cli/settings.h"
@@ -15,6 +16,7 @@
 
 struct tally {
 	const struct options *options;
+	struct session *session;
 	uint64_t created;
 	bool lost; /* an id could not be written to stdout */
 };
@@ -32,6 +34,7 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.image = image,
 		.hostname = o->hostname,
 		.user = o->user,
+		.backend = o->backend,
 		.env_count = o->env.count,
 		.flags = (o->allow_degraded ? DSEC_CREATE_ALLOW_DEGRADED : 0) |
 			 (o->fresh_root ? DSEC_CREATE_FRESH_ROOT : 0) |
@@ -61,6 +64,14 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 	opts.labels = labels;
 	opts.env = env;
 	return dsec_create(session->d, &call, &opts);
+}
+
+int create_undo(struct session *session, struct dsec_id id)
+{
+	struct dsec_select select = { .size = sizeof(select), .count = 1, .ids = &id };
+
+	return session_events(session, dsec_destroy(session->d, NULL, &select), "destroy", NULL,
+			      NULL);
 }
 
 static json_t *created_json(const struct dsec_event *event)
@@ -106,8 +117,23 @@ static void created_count(void *state, const struct dsec_event *event)
 
 	if (event->kind != DSEC_EV_CREATED)
 		return;
+	/* One that lacks what it was to have is not left behind, under an id nobody was told. */
+	if (copies_make(tally->session, event->subject) != 0) {
+		(void)create_undo(tally->session, event->subject);
+		return;
+	}
 	tally->created++;
 	created_show(tally, event);
+}
+
+/* "limit sandboxes_max": what was refused without words has its name in the step. */
+static json_t *reason_json(const struct dsec_status *failure)
+{
+	const char *dot = strrchr(failure->step, '.');
+
+	if (failure->detail[0] || failure->code != DSEC_REFUSED)
+		return json_string(failure->detail);
+	return json_sprintf("limit %s", dot ? dot + 1 : failure->step);
 }
 
 static void tally_tell(struct session *session, const struct tally *tally, uint64_t asked,
@@ -116,6 +142,8 @@ static void tally_tell(struct session *session, const struct tally *tally, uint6
 	auto_json json_t *json = json_status(&session->failure);
 
 	/* As in created_json(). */
+	if (session->failure.code != DSEC_OK)
+		(void)json_object_set_new(json, "reason", reason_json(&session->failure));
 	(void)json_object_set_new(json, "asked", json_amount(asked));
 	(void)json_object_set_new(json, "created", json_amount(tally->created));
 	(void)json_object_set_new(json, "refused", json_amount(asked - tally->created));
@@ -135,7 +163,7 @@ static int create_all(struct session *session, const char *image)
 {
 	const struct options *options = session->options;
 	uint64_t asked = options->count ? options->count : 1;
-	struct tally tally = { .options = options };
+	struct tally tally = { .options = options, .session = session };
 	int64_t begun_ms = clock_ms();
 	int64_t ticket = create_start(session, image, (uint32_t)asked, DSEC_DISCONNECT_KEEP);
 
@@ -164,7 +192,7 @@ int verb_create(const struct options *options)
 		status = session_refuse(&session,
 					"create: private: is an engine that goes, and all "
 					"sandboxes with it");
-	else if (session_open(&session, false) == 0)
+	else if (copies_check(&session) == 0 && session_open(&session, false) == 0)
 		status = create_all(&session, image);
 	return session_end(&session, status);
 }

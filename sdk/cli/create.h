@@ -6,3 +6,5 @@
 /* The ticket, or -errno. count 0: 1. disconnect: enum dsec_disconnect. */
 int64_t create_start(struct session *session, const char *image, uint32_t count,
 		     uint32_t disconnect);
+/* One that was made goes again. 0, or -errno after a line on stderr. */
+int create_undo(struct session *session, struct dsec_id id);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sdk/cli/commands.h"
+#include "sdk/cli/environment.h"
 #include "sdk/cli/session.h"
 #include "sdk/cli/streams.h"
 
@@ -75,14 +76,22 @@ static int run(int argc, char **argv, struct options *options)
 			help_one(stdout, command);
 			return 0;
 		}
+		if (environment_read(options) < 0) {
+			options->json = wants_json(argc, argv);
+			return refuse(options, options->problem, "");
+		}
 		if (command->takes || !options->argument_count)
 			return command->run(options);
 		options->json = wants_json(argc, argv);
 		return refuse(options, command->name, " takes no arguments");
 	}
 	options->json = wants_json(argc, argv);
-	return options->problem[0] ? refuse(options, options->problem, "") :
-				     refuse(options, "there is no such verb: ", argv[used]);
+	if (options->problem[0])
+		return refuse(options, options->problem, "");
+	return refuse(options,
+		      command_is_later(argv[used]) ? "this verb is not there yet: " :
+						     "there is no such verb: ",
+		      argv[used]);
 }
 
 int main(int argc, char **argv)

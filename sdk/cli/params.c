@@ -24,6 +24,7 @@ enum param_type {
 	PARAM_TIME,
 	PARAM_CPUS,   /* in thousandths */
 	PARAM_CHOICE, /* the number of the word in `value`, from 1 */
+	PARAM_LATER,  /* promised, and not there yet: refused by name, and in no help */
 };
 
 struct param {
@@ -122,6 +123,12 @@ static const struct param params[] = {
 	  "leave it running: dsec exec uses it, dsec rm removes it" },
 	{ "env", 'e', PARAM_PAIRS, MADE | VERB_EXEC | VERB_CALL, FIELD(env), 0, 0, "NAME=VALUE",
 	  "environment; may be repeated" },
+	{ "env-file", 0, PARAM_TEXTS, MADE | VERB_EXEC, FIELD(env_files), 0, 0, "FILE",
+	  "the same from a file, a line each; --env is over it" },
+	{ "cp-in", 0, PARAM_TEXTS, MADE, FIELD(copies), 0, 0, "SOURCE:TARGET",
+	  "a file or folder into it first, as cp does; may be repeated" },
+	{ "backend", 0, PARAM_TEXT, MADE, FIELD(backend), 0, 0, "BACKEND",
+	  "what it is made of: container" },
 	{ "entrypoint", 0, PARAM_TEXT, VERB_RUN, FIELD(entrypoint), 0, 0, "PROGRAM",
 	  "in place of the image's entrypoint and command" },
 	{ "workdir", 'w', PARAM_TEXT, RAN | VERB_CALL, FIELD(cwd), 0, 0, "DIR",
@@ -178,6 +185,9 @@ static const struct param params[] = {
 	  "rm: with all that is under it" },
 	{ "parents", 'p', PARAM_ON, VERB_FILE, FIELD(parents), 0, 0, NULL,
 	  "mkdir: with what is missing above it" },
+	{ "job", 0, PARAM_LATER, MADE | VERB_PS | VERB_RM | VERB_STATS, 0, 0, 0, "JOB", NULL },
+	{ "policy", 0, PARAM_LATER, MADE, 0, 0, 0, "NAME", NULL },
+	{ "phase", 0, PARAM_LATER, MADE, 0, 0, 0, "PHASE", NULL },
 	{ "instance", 0, PARAM_TEXT, VERB_CHECK, FIELD(instance), 0, 0, "NAME",
 	  "whose residue to look at; else as the address says" },
 };
@@ -211,7 +221,7 @@ static const struct param *param_lettered(char letter, uint32_t verbs)
 	return NULL;
 }
 
-static int texts_add(struct texts *texts, const char *text)
+int texts_add(struct texts *texts, const char *text)
 {
 	const char **items = realloc(texts->items, (texts->count + 1) * sizeof(*items));
 
@@ -310,6 +320,8 @@ static int param_set(const struct param *p, const char *option, const char *text
 		return texts_add(field, text);
 	case PARAM_TEXTS:
 		return texts_add(field, text);
+	case PARAM_LATER:
+		return complain(options, option, "is not there yet");
 	case PARAM_NUMBER:
 	case PARAM_BYTES:
 	case PARAM_TIME:
@@ -450,7 +462,8 @@ void params_help(FILE *file, uint32_t verb)
 		const struct param *p = &params[at];
 		char name[64], letter[8] = "    ";
 
-		if (verb ? !(p->verbs & verb) || is_global(p) : !is_global(p))
+		if (p->type == PARAM_LATER ||
+		    (verb ? !(p->verbs & verb) || is_global(p) : !is_global(p)))
 			continue;
 		if (p->letter)
 			(void)snprintf(letter, sizeof(letter), "-%c, ", p->letter); /* fits */
@@ -502,7 +515,7 @@ bool params_value(const char *word, uint32_t verb, struct param_value *ret)
 void params_names(uint32_t verb, void (*found)(void *state, const char *name), void *state)
 {
 	for (size_t at = 0; at < PARAMS; at++) {
-		if (is_of(&params[at], verb))
+		if (is_of(&params[at], verb) && params[at].type != PARAM_LATER)
 			found(state, params[at].name);
 	}
 }
@@ -511,6 +524,11 @@ void params_done(struct options *options)
 {
 	free(options->labels.items);
 	free(options->env.items);
+	free(options->env_files.items);
+	for (uint32_t at = 0; at < options->env_texts.count; at++)
+		free((char *)(uintptr_t)options->env_texts.items[at]); /* they are ours */
+	free(options->env_texts.items);
+	free(options->copies.items);
 	free(options->ulimits.items);
 	free(options->kinds.items);
 }

@@ -48,7 +48,7 @@ struct options {
 	bool json, quiet, no_color, help;
 	uint64_t timeout_ms; /* run, exec: of the program; others: of the request */
 	/* run, create */
-	const char *image, *name, *hostname, *images;
+	const char *image, *name, *hostname, *images, *backend;
 	struct texts labels; /* "key=value" */
 	uint64_t network;    /* enum dsec_network */
 	uint64_t memory_bytes, swap_bytes, disk_bytes, inodes, io_bytes_per_s;
@@ -57,7 +57,9 @@ struct options {
 	bool allow_degraded, fresh_root, sched_idle, remove, keep;
 	bool has_ttl, has_idle_ttl; /* change: where 0 means something */
 	/* run, exec */
-	struct texts env; /* "NAME=value"; create, too */
+	struct texts env;		   /* "NAME=value"; create, too */
+	struct texts env_files, env_texts; /* their names; what they hold, ours to free */
+	struct texts copies;		   /* "SOURCE:TARGET"; create, too */
 	const char *cwd, *user, *status_file;
 	const char *entrypoint; /* run: in place of the image's */
 	uint64_t output_bytes, idle_timeout_ms, kill_after_ms;
@@ -124,5 +126,8 @@ struct param_value {
 bool params_value(const char *word, uint32_t verb, struct param_value *ret);
 /* The long names of a verb's options, without their dashes. */
 void params_names(uint32_t verb, void (*found)(void *state, const char *name), void *state);
+
+/* Adds one; the text stays whose it is. -ENOMEM. */
+int texts_add(struct texts *texts, const char *text);
 
 void params_done(struct options *options);

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "sdk/cli/copy.h"
 #include "sdk/cli/create.h"
 #include "sdk/cli/outcome.h"
 #include "sdk/cli/verbs.h"
@@ -14,14 +15,6 @@ static void sandbox_note(void *state, const struct dsec_event *event)
 
 	if (event->kind == DSEC_EV_CREATED)
 		*id = event->subject;
-}
-
-static int sandbox_remove(struct session *session, struct dsec_id id)
-{
-	struct dsec_select select = { .size = sizeof(select), .count = 1, .ids = &id };
-
-	return session_events(session, dsec_destroy(session->d, NULL, &select), "destroy", NULL,
-			      NULL);
 }
 
 static int run(struct session *session, const char *image)
@@ -38,9 +31,14 @@ static int run(struct session *session, const char *image)
 		return EXIT_TROUBLE;
 	if (!id.hi && !id.lo)
 		return session_fail_error(session, -EIO, "create", "no sandbox was created");
+	status = copies_make(session, id);
+	if (status != 0) {
+		(void)create_undo(session, id); /* it says so itself */
+		return status;
+	}
 	status = outcome_run(session, id);
 	if (!options->keep)
-		return sandbox_remove(session, id) < 0 ? EXIT_TROUBLE : status;
+		return create_undo(session, id) < 0 ? EXIT_TROUBLE : status;
 	dsec_id_print(id, text);
 	report_note(options, "sandbox %s stays: dsec exec uses it, dsec rm removes it", text);
 	return status;
@@ -64,7 +62,7 @@ int verb_run(const struct options *options)
 	else if (options->keep && address_is_private(options))
 		status = session_refuse(&session, "run: --keep wants an engine that stays, and "
 						  "private: is one that goes");
-	else if (session_open(&session, true) == 0)
+	else if (copies_check(&session) == 0 && session_open(&session, true) == 0)
 		status = run(&session, image);
 	return session_end(&session, status);
 }

@@ -7,11 +7,11 @@
 
 #include "sdk/cli/cleanup.h"
 
-enum { ID_CHARACTERS = 26, PART_CHARACTERS_MIN = 4 };
+enum { ID_CHARACTERS = 26, PART_CHARACTERS_MIN = 4, CANDIDATES_MAX = 8 };
 
 struct search {
 	const char *text; /* beginning or end of an id; NULL: every row */
-	struct dsec_id found;
+	struct dsec_id found[CANDIDATES_MAX];
 	uint32_t count;
 };
 
@@ -56,21 +56,33 @@ static void row_search(void *state, const struct dsec_event *event)
 		return;
 	if (search->text && !id_matches(row->id, search->text))
 		return;
-	search->found = row->id;
+	if (search->count < CANDIDATES_MAX)
+		search->found[search->count] = row->id;
 	search->count++;
 }
 
-static int part_refuse(struct session *session, const char *text, uint32_t found)
+/* Several: which, so that nobody has to look for them. */
+static int part_refuse(struct session *session, const char *text, const struct search *search)
 {
 	struct dsec_status status = {
-		.code = found ? DSEC_CONFLICT : DSEC_ABSENT,
+		.code = search->count ? DSEC_CONFLICT : DSEC_ABSENT,
 		.blame = DSEC_BLAME_CALLER,
 	};
+	char id[ID_CHARACTERS + 1];
 
-	(void)snprintf(status.detail, sizeof(status.detail), "%.24s: %s", text, /* cut */
-		       found ? "more than one sandbox; dsec ps shows them" : "no such sandbox");
+	/* Cut is fine. */
+	if (search->count)
+		(void)snprintf(status.detail, sizeof(status.detail), "%.24s: %u sandboxes", text,
+			       search->count);
+	else
+		(void)snprintf(status.detail, sizeof(status.detail), "%.24s: no such sandbox",
+			       text);
 	(void)session_fail(session, "id", &status);
-	return found ? -ENOTUNIQ : -ENOENT;
+	for (uint32_t at = 0; at < search->count && at < CANDIDATES_MAX; at++) {
+		dsec_id_print(search->found[at], id);
+		(void)fprintf(stderr, "dsec: one of them: %s\n", id);
+	}
+	return search->count ? -ENOTUNIQ : -ENOENT;
 }
 
 int select_one(struct session *session, const char *text, struct dsec_id *ret)
@@ -103,8 +115,8 @@ int select_one(struct session *session, const char *text, struct dsec_id *ret)
 	if (r < 0)
 		return r;
 	if (search.count != 1)
-		return part_refuse(session, given, search.count);
-	*ret = search.found;
+		return part_refuse(session, given, &search);
+	*ret = search.found[0];
 	return 0;
 }
 

@@ -160,7 +160,7 @@ Test(cli, ids_may_be_shortened_to_a_unique_beginning_or_end)
 {
 	struct script script = { .result = { .reason = DSEC_EXIT } };
 	struct dsec_id whole = { cli_ids[2].hi, cli_ids[2].lo };
-	char text[27], words[128];
+	char text[27], whole_text[27], words[128];
 	struct ran ran;
 
 	dsec_id_print(whole, text);
@@ -181,7 +181,12 @@ Test(cli, ids_may_be_shortened_to_a_unique_beginning_or_end)
 	(void)snprintf(words, sizeof(words), "rm %s", text);
 	ran = cli_run(&script, "", words);
 	cr_assert_eq(ran.status, 125);
-	cr_assert_not_null(strstr(ran.err, "more than one sandbox"));
+	cr_assert_not_null(strstr(ran.err, "id conflict: "), "%s", ran.err);
+	cr_assert_not_null(strstr(ran.err, ": 3 sandboxes [caller]"), "%s", ran.err);
+	for (int at = 0; at < 3; at++) {
+		dsec_id_print((struct dsec_id){ cli_ids[at].hi, cli_ids[at].lo }, whole_text);
+		cr_assert_not_null(strstr(ran.err, whole_text), "each is named: %s", ran.err);
+	}
 	ran = cli_run(&script, "", "rm zzzz");
 	cr_assert_eq(ran.status, 125);
 	cr_assert_not_null(strstr(ran.err, "no such sandbox"));
