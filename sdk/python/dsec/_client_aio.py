@@ -31,18 +31,19 @@ FUNCTION_DEFAULTS: dict[str, Any] = {
 }
 
 
-def connect(address: str | None = None, *, token: str | None = None, images: str | None = None,
-            arena_bytes: int = 0, requests_max: int = 512, connect_timeout: float | None = None,
-            reconnect_timeout: float | None = None) -> Client:
+def connect(address: str | None = None, *, token: str | None = None, tenant: str | None = None,
+            images: str | None = None, arena_bytes: int = 0, requests_max: int = 512,
+            connect_timeout: float | None = None, reconnect_timeout: float | None = None) -> Client:
     """Connects; None: $DSEC_ADDRESS, and without it unix:/run/dsec.sock; "private:": a new engine.
 
+    tenant: of a gateway: for whom it acts; "*": it sees all and makes nothing.
     requests_max: how many may be under way, as far as the engine allows; more wait here.
     reconnect_timeout: how long to try when the engine went; 0: never. With asyncio the greeting, a
     few milliseconds, is waited for at once, and at most connect_timeout (10 s).
     """
-    return Client(Link(address=address, token=token, images=images, arena_bytes=arena_bytes,
-                       requests_max=requests_max, connect_timeout=connect_timeout,
-                       reconnect_timeout=reconnect_timeout))
+    return Client(Link(address=address, token=token, tenant=tenant, images=images,
+                       arena_bytes=arena_bytes, requests_max=requests_max,
+                       connect_timeout=connect_timeout, reconnect_timeout=reconnect_timeout))
 
 
 class Client:
@@ -171,9 +172,9 @@ class Client:
         request = _requests.subscribe(ids, labels, job, topics, from_seq, epoch, window)
         return await Subscription(self._link).begin(request)
 
-    async def check(self) -> dict[str, int]:
-        """The engine's own account of what it holds."""
-        held: dict[str, int] = await finish(self._link, _requests.holdings())
+    async def check(self) -> dict[str, int | None]:
+        """The engine's own account of what it holds. None: not told to this tenant."""
+        held: dict[str, int | None] = await finish(self._link, _requests.holdings())
         return held
 
     # ---- functions ----

@@ -68,19 +68,20 @@ class Room:
 
 
 def connection_open(library: Library, *, address: str | None, token: str | None,
-                    images: str | None, arena_bytes: int, requests_max: int,
+                    tenant: str | None, images: str | None, arena_bytes: int, requests_max: int,
                     connect_timeout: float | None, reconnect_timeout: float | None) -> int:
     """reconnect_timeout 0: never."""
     opts = _abi.OpenOpts()
     fill(opts, arena_bytes=arena_bytes, requests_max=requests_max,
          connect_ms=milliseconds("connect_timeout", connect_timeout))
     opts.address, opts.token = c_string("address", address), c_string("token", token)
+    opts.tenant = c_string("tenant", tenant)
     opts.images = c_string("images", images)
     opts.reconnect_ms = 2**32 - 1 if reconnect_timeout == 0 else \
         milliseconds("reconnect_timeout", reconnect_timeout)
     handle = ctypes.c_void_p()
     r = library.dsec_open(ctypes.byref(opts), ctypes.byref(handle))
-    if r == -errno.ENOENT:  # no socket: as if nobody listened
+    if r == -errno.ENOENT and not tenant:  # no socket: as if nobody listened
         detail = library.dsec_error(None, r).decode("utf-8", "replace")
         raise error_make(Code.LOST, Blame.PLATFORM, "connect", "", detail, errno.ENOENT, None)
     if r < 0:

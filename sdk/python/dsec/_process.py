@@ -97,7 +97,9 @@ def upload(link: Link, request: Request[Any], data: Any,
                     tell(event)
             finish(link, _requests.feed(exchange.ticket, offset, b""))
         except DsecError as error:
-            failed = error  # mostly since the request ended: its own status says more
+            failed = error  # mostly since the request is about to end: its own status says more
+            while event := exchange.next(lambda event: True, END_S):
+                tell(event)
             exchange.cancel()
         while event := exchange.next(lambda event: True):
             tell(event)

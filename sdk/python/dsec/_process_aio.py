@@ -97,7 +97,9 @@ async def upload(link: Link, request: Request[Any], data: Any,
                     tell(event)
             await finish(link, _requests.feed(exchange.ticket, offset, b""))
         except DsecError as error:
-            failed = error  # mostly since the request ended: its own status says more
+            failed = error  # mostly since the request is about to end: its own status says more
+            while event := await exchange.next(lambda event: True, END_S):
+                tell(event)
             exchange.cancel()
         while event := await exchange.next(lambda event: True):
             tell(event)

@@ -359,8 +359,8 @@ def news(event: _abi.Event) -> values.News | values.Missed | None:
     return values.missed_of(event) if event.kind == _abi.DSEC_EV_GAP else None
 
 
-def holdings() -> Request[dict[str, int]]:
-    def done(event: _abi.Event, items: list[Any]) -> dict[str, int]:
+def holdings() -> Request[dict[str, int | None]]:
+    def done(event: _abi.Event, items: list[Any]) -> dict[str, int | None]:
         check(event, "check")
         return values.numbers_of(_abi.Holdings, event.body)
 

@@ -118,7 +118,7 @@ CODES_OF_ERRNO = {
     errno.EACCES: Code.DENIED, errno.EPERM: Code.DENIED, errno.ENOTCONN: Code.LOST,
     errno.ECONNREFUSED: Code.LOST, errno.ENOENT: Code.ABSENT, errno.EPROTO: Code.UNSUPPORTED,
     errno.EOPNOTSUPP: Code.UNSUPPORTED, errno.ETIMEDOUT: Code.DEADLINE, errno.EAGAIN: Code.REFUSED,
-    errno.ECONNRESET: Code.LOST, errno.EPIPE: Code.LOST,
+    errno.ECONNRESET: Code.LOST, errno.EPIPE: Code.LOST, errno.EBUSY: Code.REFUSED,
 }
 CALLER_CODES = (Code.INVALID, Code.DENIED, Code.ABSENT)
 

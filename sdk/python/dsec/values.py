@@ -143,6 +143,7 @@ class SandboxInfo:
     ttl: float | None
     execs_running: int
     execs_total: int
+    tenant: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +317,7 @@ class ImageInfo:
     digest: str
     source: str
     created: str
-    users: int
+    users: int | None
     bytes: int | None
     content_bytes: int | None
     files: int | None
@@ -353,6 +354,7 @@ class Capabilities:
     output_bytes_max: int
     transport: str
     epoch: int
+    tenant: str
 
 
 # ---- from structs ----
@@ -450,7 +452,7 @@ def sandbox_info(event: _abi.Event) -> SandboxInfo:
         id_text(row.id), str(named(_abi.STATES, row.state)), text(row.image),
         labels_of(row.labels, row.label_count), str(named(_abi.NETWORKS, row.network)),
         row.age_ms / 1000, row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running,
-        row.execs_total)
+        row.execs_total, text(row.tenant))
 
 
 def exec_info(event: _abi.Event) -> ExecInfo:
@@ -504,7 +506,8 @@ def forward_of(event: _abi.Event) -> Forward:
 def image_info(event: _abi.Event, record: bytes = b"") -> ImageInfo:
     row = take(_abi.ImageRow, event.body)
     return ImageInfo(
-        text(row.name), text(row.digest), text(row.source), text(row.created), row.users,
+        text(row.name), text(row.digest), text(row.source), text(row.created),
+        None if row.users == 2**32 - 1 else row.users,
         known(row.bytes), known(row.content_bytes), known(row.files), row.layers,
         seconds(row.age_ms, 1000), row.dropped_nodes, row.dropped_xattrs, record)
 
@@ -534,10 +537,10 @@ def progress_of(event: _abi.Event) -> Progress:
     return Progress(row.layers, row.layers_total, row.bytes, row.files, row.read_bytes)
 
 
-def numbers_of(kind: type[T], address: int | None) -> dict[str, int]:
+def numbers_of(kind: type[T], address: int | None) -> dict[str, int | None]:
     """All of a struct of plain numbers."""
     row = take(kind, address)
-    return {entry[0]: getattr(row, entry[0]) for entry in row._fields_[1:]}
+    return {entry[0]: known(getattr(row, entry[0])) for entry in row._fields_[1:]}
 
 
 def capabilities_of(address: int) -> Capabilities:
@@ -547,4 +550,5 @@ def capabilities_of(address: int) -> Capabilities:
         caps.shards, bits(_abi.FEATURES, caps.features), bits(_abi.LIMITS, caps.unenforced),
         caps.sandboxes_max, caps.execs_max, caps.requests_max, caps.clients_max,
         caps.argument_bytes_max, caps.output_bytes_max,
-        str(named(_abi.TRANSPORTS, caps.transport)), caps.epoch)
+        str(named(_abi.TRANSPORTS, caps.transport)), caps.epoch,
+        caps.tenant.decode("utf-8", "replace"))

@@ -27,6 +27,13 @@ def tar_of(*names, **links):
 
 
 class FilesTest(PythonTest):
+    @classmethod
+    def engine_start(cls):
+        cls.gate = f"unix:{cls.folder}/gate"
+        cls.options = (*PythonTest.options, "--tenant", f"name=blue,socket={cls.folder}/blue",
+                       "--tenant", f"name=gate,socket={cls.folder}/gate,gateway")
+        super().engine_start()
+
     def setUp(self):
         self.client = dsec.connect(self.address)
         self.addCleanup(self.client.close)
@@ -123,6 +130,20 @@ class FilesTest(PythonTest):
         self.assertLess(len(next(chunks)), 1 << 20)
         chunks.close()
         self.assertEqual(sum(map(len, self.sandbox.read_chunks("/tmp/large"))), 20_000_000)
+
+    def test_a_gateway_acts_for_tenants_and_nobody_else_does(self):
+        with dsec.connect(self.gate, tenant="blue") as blue, blue.create("small") as sandbox:
+            self.assertEqual(blue.capabilities().tenant, "blue")
+            self.assertTrue(sandbox.exec(["true"]).ok)
+            with dsec.connect(self.gate, tenant="*") as everybody:
+                rows = {row.id: row.tenant for row in everybody.list()}
+                self.assertEqual(rows, {sandbox.id: "blue", self.sandbox.id: "default"})
+            with self.assertRaises(dsec.DsecAbsentError):
+                self.client.sandbox(sandbox.id).exec(["true"])
+        with self.assertRaises(PermissionError):
+            dsec.connect(self.address, tenant="blue")
+        with self.assertRaises(dsec.DsecAbsentError):
+            dsec.connect(self.gate, tenant="nobody")
 
     def test_images_come_are_used_and_go(self):
         root = io.BytesIO()
