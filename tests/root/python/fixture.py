@@ -62,8 +62,9 @@ class PythonTest(Engine):
     @classmethod
     def image_make(cls):
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dsec"
+        # Another that makes images there is waited for.
         subprocess.run([ROOT / "loadgen/image.sh", "--minimal", cache], check=True,
-                       stdout=subprocess.DEVNULL, timeout=RUN_S)
+                       stdout=subprocess.DEVNULL, timeout=2 * RUN_S)
         root = cls.folder / "root"
         subprocess.run(["cp", "-a", cache / "root-minimal", root], check=True, timeout=RUN_S)
         python_copy(root)
