@@ -118,6 +118,24 @@ class ForkTest(EngineFixture):
         self.lib.dsec_event_free(event)
         self.lib.dsec_close(d)
 
+    def test_the_library_starts_no_thread_and_takes_no_signal(self):
+        def state():
+            status = Path("/proc/self/status").read_text()
+            return (len(os.listdir("/proc/self/task")),
+                    re.findall("^Sig(?:Blk|Ign|Cgt):.*$", status, re.M))
+
+        before = state()
+        d, q, event = self.open(), ctypes.c_void_p(), ctypes.c_void_p()
+        self.assertEqual(self.lib.dsec_queue_new(d, ctypes.byref(q)), 0)
+        self.assertGreater(self.lib.dsec_queue_fd(q), 0)
+        self.lib.dsec_check.restype = ctypes.c_int64
+        ticket = ctypes.c_int64(self.lib.dsec_check(d, None))
+        self.assertEqual(self.lib.dsec_wait(d, ticket, 20000, ctypes.byref(event)), 0)
+        self.assertEqual(state(), before)
+        self.lib.dsec_event_free(event)
+        self.lib.dsec_close(d)
+        self.assertEqual(state(), before)
+
     def test_shared_memory_is_not_in_a_child(self):
         """MADV_DONTFORK: a child cannot touch the rings, whatever it does."""
         d = self.open()
