@@ -179,6 +179,7 @@ struct run_end {
 struct box_usage {
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes,
 		inodes; /* UINT64_MAX: unknown */
+	uint64_t io_read_bytes, io_written_bytes;
 	uint32_t processes;
 	uint64_t oom_kills; /* processes that its memory limit ended */
 	void *owner;

@@ -74,6 +74,8 @@ static const struct box_usage nothing_known = {
 	.memory_peak_bytes = UINT64_MAX,
 	.disk_bytes = UINT64_MAX,
 	.inodes = UINT64_MAX,
+	.io_read_bytes = UINT64_MAX,
+	.io_written_bytes = UINT64_MAX,
 };
 
 static void inspect_read(struct part *part, struct sandbox *sandbox, const struct box_usage *usage,

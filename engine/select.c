@@ -273,6 +273,10 @@ static void stats_row(struct part *part, struct sandbox *sandbox, const struct b
 		.memory_peak_bytes = usage->memory_peak_bytes,
 		.disk_bytes = usage->disk_bytes,
 		.inodes = usage->inodes,
+		.io_read_bytes = usage->io_read_bytes,
+		.io_written_bytes = usage->io_written_bytes,
+		.execs_running = sandbox->exec_count,
+		.execs_total = sandbox->exec_next - 1,
 	};
 	struct emission e = {
 		.kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body, .bytes = sizeof body

@@ -465,6 +465,33 @@ long cgroup_oom_count(struct worker *w)
 	return number_read(w, "memory.events", "oom_kill ", &w->order.reply.oom_kills);
 }
 
+/* Of all disks, which have a line each. */
+static uint64_t io_sum(const char *text, const char *key)
+{
+	uint64_t sum = 0;
+
+	for (const char *at = strstr(text, key); at; at = strstr(at, key)) {
+		at += strlen(key);
+		sum += strtoull(at, NULL, 10);
+	}
+	return sum;
+}
+
+static long io_count(struct worker *w)
+{
+	struct launch_reply *reply = &w->order.reply;
+	char path[WORKER_PATH_BYTES], text[4096];
+	long r;
+
+	(void)snprintf(path, sizeof path, "b%u/io.stat", w->order.request.slot);
+	r = text_read(w, path, text, sizeof text);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	reply->io_read_bytes = r < 0 ? UINT64_MAX : io_sum(text, "rbytes=");
+	reply->io_written_bytes = r < 0 ? UINT64_MAX : io_sum(text, "wbytes=");
+	return 0;
+}
+
 long cgroup_stat(struct worker *w)
 {
 	struct launch_reply *reply = &w->order.reply;
@@ -476,5 +503,7 @@ long cgroup_stat(struct worker *w)
 		r = number_read(w, "memory.peak", "", &reply->memory_peak_bytes);
 	if (r >= 0)
 		r = cgroup_oom_count(w);
+	if (r >= 0)
+		r = io_count(w);
 	return r < 0 ? r : group_count(w);
 }

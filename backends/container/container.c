@@ -399,6 +399,7 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 {
 	struct container *box = container_of(call, struct container, usage_call);
 	struct box_usage *usage = box->usage;
+	bool alone;
 
 	box->usage = NULL;
 	if (!reply || reply->error) {
@@ -411,8 +412,11 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 	if (reply->cpu_us != UINT64_MAX)
 		usage->cpu_us -= box->cpu_before_us;
 	usage->memory_bytes = reply->memory_bytes;
-	/* The peak of a pooled cgroup is all its sandboxes'. */
-	usage->memory_peak_bytes = box->slot->sandboxes > 1 ? UINT64_MAX : reply->memory_peak_bytes;
+	/* The peak of a pooled cgroup is all its sandboxes', and so is what they read and wrote. */
+	alone = box->slot->sandboxes <= 1;
+	usage->memory_peak_bytes = alone ? reply->memory_peak_bytes : UINT64_MAX;
+	usage->io_read_bytes = alone ? reply->io_read_bytes : UINT64_MAX;
+	usage->io_written_bytes = alone ? reply->io_written_bytes : UINT64_MAX;
 	usage->disk_bytes = reply->disk_bytes;
 	usage->inodes = reply->inodes;
 	usage->processes = reply->processes;

@@ -218,7 +218,8 @@ struct launch_reply {
 	uint64_t disk_bytes, inodes; /* used in the upper */
 	/* LAUNCH_OOM, LAUNCH_STAT, LAUNCH_FINISH: how many its memory limit killed so far */
 	uint64_t oom_kills;
+	uint64_t io_read_bytes, io_written_bytes; /* LAUNCH_STAT */
 };
 
 _Static_assert(sizeof(struct launch_request) == 176 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 128, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 144, "no padding");

@@ -33,6 +33,8 @@ static const struct command commands[] = {
 	  "what they use now" },
 	{ "events", VERB_EVENTS, verb_events, "ID...", "[-f] [--label KEY=VALUE] [ID...]",
 	  "what happened to sandboxes and their programs, or happens" },
+	{ "top", VERB_TOP, verb_top, NULL, "[--sort cpu|memory|execs|age]",
+	  "the busiest of them, again and again; once where nobody watches" },
 	{ "inspect", VERB_INSPECT, verb_inspect, "ID", "ID", "one as it is now, or why it ended" },
 	{ "label", VERB_LABEL, verb_label, "ID", "ID KEY=VALUE|KEY-...",
 	  "give it labels, or take them (KEY-)" },

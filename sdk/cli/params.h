@@ -17,6 +17,7 @@ enum verb {
 	VERB_ATTACH = 1 << 8,
 	VERB_LOGS = 1 << 9,
 	VERB_EVENTS = 1 << 10,
+	VERB_TOP = 1 << 11,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
@@ -70,6 +71,8 @@ struct options {
 	uint64_t from, from_stderr;
 	uint64_t tail_bytes;
 	bool follow; /* events, too */
+	/* top */
+	uint64_t sort, every_ms; /* sort: enum in top.c */
 	/* wait */
 	const char *wait_for;
 	/* events */

@@ -10,13 +10,31 @@
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
-enum { STATS_ID, STATS_PROCESSES, STATS_CPU, STATS_MEMORY, STATS_PEAK, STATS_DISK, STATS_INODES };
+enum {
+	STATS_ID,
+	STATS_EXECS,
+	STATS_PROCESSES,
+	STATS_CPU,
+	STATS_MEMORY,
+	STATS_PEAK,
+	STATS_READ,
+	STATS_WRITTEN,
+	STATS_DISK,
+	STATS_INODES
+};
 
 static const struct column columns[] = {
-	[STATS_ID] = { "ID", 26 },	  [STATS_PROCESSES] = { "PROCESSES", 9 },
-	[STATS_CPU] = { "CPU", 10 },	  [STATS_MEMORY] = { "MEMORY", 9 },
-	[STATS_PEAK] = { "PEAK", 9 },	  [STATS_DISK] = { "DISK", 9 },
-	[STATS_INODES] = { "INODES", 0 }, { NULL, 0 },
+	[STATS_EXECS] = { "EXECS", 7 },
+	[STATS_READ] = { "READ", 9 },
+	[STATS_WRITTEN] = { "WRITTEN", 9 },
+	[STATS_ID] = { "ID", 26 },
+	[STATS_PROCESSES] = { "PROCESSES", 9 },
+	[STATS_CPU] = { "CPU", 10 },
+	[STATS_MEMORY] = { "MEMORY", 9 },
+	[STATS_PEAK] = { "PEAK", 9 },
+	[STATS_DISK] = { "DISK", 9 },
+	[STATS_INODES] = { "INODES", 0 },
+	{ NULL, 0 },
 };
 
 static void usage_json(const struct dsec_usage *usage)
@@ -32,30 +50,31 @@ static void usage_json(const struct dsec_usage *usage)
 				  json_amount(usage->memory_peak_bytes));
 	(void)json_object_set_new(object, "disk_bytes", json_amount(usage->disk_bytes));
 	(void)json_object_set_new(object, "inodes", json_amount(usage->inodes));
+	(void)json_object_set_new(object, "io_read_bytes", json_amount(usage->io_read_bytes));
+	(void)json_object_set_new(object, "io_written_bytes", json_amount(usage->io_written_bytes));
+	(void)json_object_set_new(object, "execs_running", json_amount(usage->execs_running));
+	(void)json_object_set_new(object, "execs_total", json_amount(usage->execs_total));
 	(void)json_line(stdout, object); /* told at the end, by main() */
-}
-
-static void bytes_cell(const struct column *column, uint64_t bytes)
-{
-	char text[VALUE_TEXT_BYTES];
-
-	value_print_bytes(bytes, text);
-	table_text(column, text);
 }
 
 static void usage_show(const struct dsec_usage *usage)
 {
-	char text[VALUE_TEXT_BYTES];
+	char text[2 * VALUE_TEXT_BYTES];
 
 	dsec_id_print(usage->id, text);
 	table_text(&columns[STATS_ID], text);
-	(void)snprintf(text, sizeof(text), "%u", usage->processes); /* fits, as below */
+	(void)snprintf(text, sizeof(text), "%" PRIu64 "/%" PRIu64, usage->execs_running,
+		       usage->execs_total); /* fits, as below */
+	table_text(&columns[STATS_EXECS], text);
+	(void)snprintf(text, sizeof(text), "%u", usage->processes);
 	table_text(&columns[STATS_PROCESSES], text);
 	(void)snprintf(text, sizeof(text), "%" PRIu64 " ms", usage->cpu_us / 1000);
 	table_text(&columns[STATS_CPU], usage->cpu_us == UINT64_MAX ? "-" : text);
-	bytes_cell(&columns[STATS_MEMORY], usage->memory_bytes);
-	bytes_cell(&columns[STATS_PEAK], usage->memory_peak_bytes);
-	bytes_cell(&columns[STATS_DISK], usage->disk_bytes);
+	table_bytes(&columns[STATS_MEMORY], usage->memory_bytes);
+	table_bytes(&columns[STATS_PEAK], usage->memory_peak_bytes);
+	table_bytes(&columns[STATS_READ], usage->io_read_bytes);
+	table_bytes(&columns[STATS_WRITTEN], usage->io_written_bytes);
+	table_bytes(&columns[STATS_DISK], usage->disk_bytes);
 	(void)snprintf(text, sizeof(text), "%" PRIu64, usage->inodes);
 	table_text(&columns[STATS_INODES], usage->inodes == UINT64_MAX ? "-" : text);
 	table_end();

@@ -1,4 +1,4 @@
-/* Tables for people. Called by ps.c and stats.c. Nothing is remembered between cells. */
+/* Tables for people. Called by verbs that list. Nothing is remembered between cells. */
 #include "sdk/cli/table.h"
 
 #include <stdlib.h>
@@ -34,6 +34,14 @@ void table_cell(const struct column *column, struct dsec_bytes bytes)
 void table_text(const struct column *column, const char *text)
 {
 	table_cell(column, (struct dsec_bytes){ text, strlen(text) });
+}
+
+void table_bytes(const struct column *column, uint64_t bytes)
+{
+	char text[VALUE_TEXT_BYTES];
+
+	value_print_bytes(bytes, text);
+	table_text(column, text);
 }
 
 void table_end(void)

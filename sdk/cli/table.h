@@ -14,4 +14,6 @@ void table_head(const struct options *options, const struct column *columns);
 /* One cell; what others chose is made harmless. */
 void table_cell(const struct column *column, struct dsec_bytes bytes);
 void table_text(const struct column *column, const char *text);
+/* A size; UINT64_MAX: "-". */
+void table_bytes(const struct column *column, uint64_t bytes);
 void table_end(void);

@@ -18,6 +18,7 @@ int verb_ps(const struct options *options);
 int verb_rm(const struct options *options);
 int verb_stats(const struct options *options);
 int verb_events(const struct options *options);
+int verb_top(const struct options *options);
 int verb_inspect(const struct options *options);
 int verb_label(const struct options *options);
 int verb_change(const struct options *options);

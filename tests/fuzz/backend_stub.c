@@ -359,6 +359,7 @@ static void usage_is_read(struct stub *stub, struct stub_box *box)
 
 	box->usage = NULL;
 	usage->processes = 1;
+	usage->io_read_bytes = UINT64_MAX;
 	usage->cpu_us = 150000; /* more than some functions may */
 	usage->done(usage, choose(stub->choices, 4) == 3 ? -EIO : 0);
 }

@@ -441,6 +441,8 @@ struct dsec_usage {
 	uint32_t size, processes;
 	struct dsec_id id;
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes;
+	uint64_t io_read_bytes, io_written_bytes; /* of disks */
+	uint64_t execs_running, execs_total;
 };
 
 /* Read now, not remembered. Events: a DSEC_EV_ROW per sandbox, then DSEC_EV_DONE. */

@@ -488,7 +488,8 @@ struct dsec_wire_stats {
 	uint32_t size, processes;
 	struct dsec_wire_id id;
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes;
-	uint64_t reserved[4];
+	uint64_t io_read_bytes, io_written_bytes; /* of disks, as far as this sandbox's alone */
+	uint64_t execs_running, execs_total;
 };
 
 /*

@@ -1255,6 +1255,10 @@ class Usage(ctypes.Structure):
     memory_peak_bytes: int
     disk_bytes: int
     inodes: int
+    io_read_bytes: int
+    io_written_bytes: int
+    execs_running: int
+    execs_total: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("processes", ctypes.c_uint32),
@@ -1264,6 +1268,10 @@ class Usage(ctypes.Structure):
         ("memory_peak_bytes", ctypes.c_uint64),
         ("disk_bytes", ctypes.c_uint64),
         ("inodes", ctypes.c_uint64),
+        ("io_read_bytes", ctypes.c_uint64),
+        ("io_written_bytes", ctypes.c_uint64),
+        ("execs_running", ctypes.c_uint64),
+        ("execs_total", ctypes.c_uint64),
     ]
 
 

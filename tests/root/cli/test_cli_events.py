@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """What people see of what happens: `dsec events`, `wait`, `logs` and `top`."""
+import fcntl
 import json
+import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import unittest
 from pathlib import Path
 
@@ -114,6 +119,46 @@ class EventsTest(EngineFixture):
         self.assertTrue(self.ask("logs", sandbox, "1").stdout.startswith(b"first|"))
         ran = self.ask("logs", "--tail", "4", "--from", "1", sandbox)
         self.assertEqual(ran.returncode, 125)
+
+    def test_top_and_stats_show_who_is_busy(self):
+        idle, busy = self.create(), self.create("--label", "task=9")
+        self.good("exec", "-d", busy, "--", PROGRAM, "forever")
+        self.assertTrue(eventually(lambda: json.loads(
+            self.good("stats", "--json", busy))["execs_running"] == 1))
+        self.ask("exec", idle, "--", PROGRAM, "show", "x")
+        told = json.loads(self.good("stats", "--json", idle))
+        self.assertEqual((told["execs_running"], told["execs_total"]), (0, 1))
+        self.assertIn("io_read_bytes", told)
+        rows = [json.loads(line)
+                for line in self.good("top", "--json", "--every", "200ms").splitlines()]
+        self.assertEqual([row["id"] for row in rows], [busy, idle])
+        self.assertGreater(rows[0]["cpu_permille"], rows[1]["cpu_permille"])
+        self.assertEqual((rows[0]["execs_running"], rows[0]["image"]), (1, "small"))
+        lines = self.good("top", "--every", "100ms", "--label", "task=9").splitlines()
+        self.assertRegex(lines[0], r"^1 sandboxes, 1 programs, \d+\.\d% CPU$")
+        self.assertRegex(lines[1], "^ID +STATE +CPU +MEMORY +PEAK +EXECS +PROCESSES +AGE +IMAGE$")
+        self.assertRegex(lines[2], rf"^{busy} running +\d")
+        self.assertEqual(len(lines), 3)
+        lines = self.good("top", "--every", "100ms", "--sort", "age").splitlines()
+        self.assertTrue(lines[2].startswith(idle), lines)
+
+    def test_top_fills_a_screen_until_it_is_interrupted(self):
+        self.create()
+        master, slave = pty.openpty()
+        self.addCleanup(os.close, master)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 4, 120, 0, 0))
+        for _ in range(3):
+            self.create()
+        child = subprocess.Popen([DSEC, "-H", self.address, "top", "--every", "100ms"],
+                                 stdout=slave, stderr=slave)
+        os.close(slave)
+        seen = b""
+        while seen.count(b"\x1b[H") < 3:
+            seen += os.read(master, 65536)
+        child.send_signal(signal.SIGINT)
+        self.assertEqual(child.wait(RUN_S), -signal.SIGINT)
+        # A screen of four lines: two of heading, one of the four sandboxes.
+        self.assertEqual(seen.split(b"\x1b[H")[2].count(b"\n"), 3)
 
 
 if __name__ == "__main__":
