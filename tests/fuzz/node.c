@@ -127,8 +127,8 @@ int backend_image_mount(const char *path, int *ret_mount_fd)
 {
 	const char *name = strrchr(path, '/');
 
-	/* What a name may not be must never come here. */
-	assert(!strstr(path, ".."));
+	/* What a name may not be must never come here: no part of it begins with a dot. */
+	assert(!strstr(path, "/."));
 	assert(!strncmp(path, "/images/", 8));
 	if (strcmp(name, "/tiny.erofs") != 0 && strcmp(name, "/other.erofs") != 0)
 		return -ENOENT;
