@@ -291,6 +291,28 @@ static struct pack *invoke_choose(struct choices *c)
 	return pack;
 }
 
+static struct pack *subscribe_choose(struct play *play)
+{
+	static const uint64_t seqs[] = { 0, 0, 1, 5 };
+	struct choices *c = &play->choices;
+	struct pack *pack = pack_new(sizeof pack->subscribe);
+	struct dsec_wire_subscribe *wish = &pack->subscribe;
+	struct dsec_wire_id ids[4];
+
+	wish->select.count = choose(c, 4);
+	for (uint32_t i = 0; i < wish->select.count; i++)
+		ids[i] = id_choose(play);
+	pack_ref(pack, &wish->select.ids, ids, wish->select.count * (uint32_t)sizeof *ids);
+	if (choose(c, 2))
+		labels_choose(c, pack, &wish->select.labels);
+	wish->topics = choose(c, 4) ? 0 : choose_byte(c);
+	wish->from_seq = seqs[choose(c, 4)];
+	wish->epoch = choose(c, 8) == 7;
+	wish->window = choose(c, 3);
+	wish->flags = choose(c, 2);
+	return pack;
+}
+
 static struct pack *pack_choose(struct play *play, struct dsec_ring_request *entry)
 {
 	uint16_t op = entry->op;
@@ -313,6 +335,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = attach_choose(c, entry);
 	else if (op == DSEC_OP_IMAGE)
 		pack = image_choose(play);
+	else if (op == DSEC_OP_SUBSCRIBE)
+		pack = subscribe_choose(play);
 	else if (op == DSEC_OP_INPUT)
 		pack = input_choose(c, entry);
 	else if (op == DSEC_OP_PORT)
@@ -366,7 +390,9 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_PORT,
 					DSEC_OP_FUNCTION,
 					DSEC_OP_INVOKE,
-					DSEC_OP_INVOKE };
+					DSEC_OP_INVOKE,
+					DSEC_OP_SUBSCRIBE,
+					DSEC_OP_SUBSCRIBE };
 	uint8_t byte = choose_byte(c);
 
 	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];
@@ -381,6 +407,9 @@ static void ask(struct play *play, struct visitor *v)
 
 	entry.subject = id_choose(play);
 	entry.timeout_ms = timeouts[choose(c, 6)];
+	/* Or nobody would end it. */
+	if (entry.op == DSEC_OP_SUBSCRIBE)
+		entry.timeout_ms = 1;
 	entry.number[0] = choose_byte(c);
 	if (entry.op == DSEC_OP_CREDIT) {
 		entry.number[1] = choose(c, 4);

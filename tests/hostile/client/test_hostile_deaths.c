@@ -83,7 +83,13 @@ static struct pack *pack_import(void)
 	return pack;
 }
 
+static struct pack *pack_subscribe(void)
+{
+	return pack_new(sizeof(struct dsec_wire_subscribe));
+}
+
 static const struct message messages[] = {
+	{ "subscribe", { .ticket = 9, .op = DSEC_OP_SUBSCRIBE }, pack_subscribe, false, true },
 	{ "list", { .ticket = 10, .op = DSEC_OP_LIST }, pack_list, true, true },
 	{ "exec", { .ticket = EXEC, .op = DSEC_OP_EXEC }, pack_exec_stream, false, false },
 	{ "input",
