@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/image.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/signals.h"
 #include "sdk/cli/values.h"
 
 enum { CHUNK_BYTES = 256 << 10, CHUNKS_MAX = 4, TAG_IMPORT = 1, TAG_INPUT = 2, POLL_MS = 1000 };
@@ -31,7 +31,7 @@ struct import {
 	bool ended;	 /* of the source all was sent */
 	bool cancelled, over, shown;
 	int interrupted; /* by this signal; 0: by none */
-	int signal_fd;	 /* -1: none */
+	struct signals signals;
 	int status;
 	struct timespec begun;
 };
@@ -199,11 +199,11 @@ static int events_take(struct import *import)
 
 static void signal_take(struct import *import)
 {
-	struct signalfd_siginfo info;
+	int number = signals_next(&import->signals);
 
-	if (read(import->signal_fd, &info, sizeof(info)) != sizeof(info))
+	if (!number)
 		return; /* none after all */
-	import->interrupted = (int)info.ssi_signo;
+	import->interrupted = number;
 	import_cancel(import);
 }
 
@@ -214,7 +214,7 @@ static int import_pump(struct import *import)
 	while (r >= 0 && (!import->over || import->chunks)) {
 		struct pollfd waited[] = {
 			{ .fd = dsec_queue_fd(import->queue), .events = POLLIN },
-			{ .fd = import->signal_fd, .events = POLLIN },
+			{ .fd = import->signals.fd, .events = POLLIN },
 			{ .fd = may_send(import) ? import->source.fd : -1, .events = POLLIN },
 		};
 
@@ -230,16 +230,12 @@ static int import_pump(struct import *import)
 }
 
 /* Ctrl-C asks the engine first: the import is undone before we go. */
-static void signals_open(struct import *import)
+static void signals_begin(struct import *import)
 {
-	sigset_t wanted;
+	static const int numbers[] = { SIGINT, SIGTERM };
 
-	sigemptyset(&wanted);
-	sigaddset(&wanted, SIGINT);
-	sigaddset(&wanted, SIGTERM);
-	import->signal_fd = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (import->signal_fd >= 0)
-		(void)sigprocmask(SIG_BLOCK, &wanted, NULL); /* cannot fail */
+	/* Without a descriptor they have their effect at the end. */
+	(void)signals_open(&import->signals, numbers, 2);
 }
 
 static int import_begin(struct import *import)
@@ -267,7 +263,7 @@ static int import_begin(struct import *import)
 
 int image_import(struct session *session, const char *text)
 {
-	struct import import = { .session = session, .signal_fd = -1, .status = EXIT_TROUBLE };
+	struct import import = { .session = session, .status = EXIT_TROUBLE };
 	int r = image_source_parse(text, &import.source);
 
 	if (r < 0)
@@ -284,16 +280,15 @@ int image_import(struct session *session, const char *text)
 	if (r < 0) {
 		(void)source_fail(&import, r);
 	} else if (import_begin(&import) == 0) {
-		signals_open(&import);
+		signals_begin(&import);
 		r = import_pump(&import);
 		if (r < 0)
 			(void)session_fail_error(session, r, "connection",
 						 dsec_error(session->d, r));
+		signals_close(&import.signals);
 	}
 	image_source_close(&import.source);
 	dsec_queue_free(import.queue);
 	free(import.chunk);
-	if (import.signal_fd >= 0)
-		(void)close(import.signal_fd); /* was only read */
 	return import.interrupted && import.status ? 128 + import.interrupted : import.status;
 }

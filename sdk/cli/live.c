@@ -1,12 +1,13 @@
 /*
  * Follows an exec: what it writes goes to stdout and stderr as it comes, what stdin has goes to it,
- * one piece at a time. Called by outcome.c. Whoever reads our output slowly holds the program back,
- * and one that went ends it as a pipe would: by SIGPIPE.
+ * one piece at a time, and signals. Called by outcome.c. Whoever reads our output slowly holds the
+ * program back, and one that went ends it as a pipe would: by SIGPIPE.
  */
 #include "sdk/cli/live.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,6 +32,30 @@ static struct dsec_call live_call(const struct live *live)
 
 /* ---- what comes ---- */
 
+/* Once it has a number; what fails here shows: the program has ended, or goes on. */
+static void signal_pass(struct live *live)
+{
+	struct dsec_call call = live_call(live);
+
+	live->pass_waits = !live->exec || dsec_signal(live->session->d, &call, live->sandbox,
+						      live->exec, live->passed) == -EAGAIN;
+}
+
+static void signals_take(struct live *live)
+{
+	int number;
+
+	while ((number = signals_next(&live->signals))) {
+		if (live->passed) {
+			live->interrupted = number;
+			live->ended = true;
+			return;
+		}
+		live->passed = number;
+		signal_pass(live);
+	}
+}
+
 static void reader_went(struct live *live)
 {
 	struct dsec_call call = live_call(live);
@@ -42,16 +67,43 @@ static void reader_went(struct live *live)
 	(void)dsec_signal(live->session->d, &call, live->sandbox, live->exec, SIGPIPE);
 }
 
-static void data_show(struct live *live, const struct dsec_event *event)
+static FILE *file_of(const struct dsec_event *event)
 {
-	FILE *file = event->stream == 2 ? stderr : stdout;
+	return event->stream == 2 ? stderr : stdout;
+}
 
-	if (!live->shows || !event->bytes || live->deaf)
-		return;
-	(void)fwrite(event->data, 1, event->bytes, file); /* as below */
-	(void)fflush(file);
-	if (ferror(file))
-		reader_went(live); /* what else it was is told at the end, by main() */
+static int fd_of(const struct dsec_event *event)
+{
+	return event->stream == 2 ? STDERR_FILENO : STDOUT_FILENO;
+}
+
+static bool has_room(int fd)
+{
+	struct pollfd wanted = { .fd = fd, .events = POLLOUT };
+
+	return poll(&wanted, 1, 0) != 0; /* what is wrong with it the write says */
+}
+
+/* In pieces that a pipe with room takes whole. False: the rest must wait. */
+static bool data_show(struct live *live, const struct dsec_event *event)
+{
+	const char *bytes = event->data;
+	FILE *file = file_of(event);
+
+	while (live->shows && !live->deaf && live->shown_bytes < event->bytes) {
+		uint32_t left = event->bytes - live->shown_bytes;
+
+		if (!has_room(fd_of(event)))
+			return false;
+		left = left < PIPE_BUF ? left : PIPE_BUF;
+		(void)fwrite(bytes + live->shown_bytes, 1, left, file); /* as below */
+		(void)fflush(file);
+		live->shown_bytes += left;
+		if (ferror(file))
+			reader_went(live); /* what else it was is told at the end, by main() */
+	}
+	live->shown_bytes = 0;
+	return true;
 }
 
 static void gap_show(const struct live *live, const struct dsec_event *event)
@@ -85,14 +137,73 @@ static void event_take(struct live *live, const struct dsec_event *event)
 		return;
 	if (event->exec)
 		live->exec = event->exec;
-	if (event->kind == DSEC_EV_DATA)
-		data_show(live, event);
-	else if (event->kind == DSEC_EV_GAP)
+	if (live->pass_waits)
+		signal_pass(live);
+}
+
+/* False: it is not done with. */
+static bool event_show(struct live *live, const struct dsec_event *event)
+{
+	if (event->ticket != live->ticket)
+		return true;
+	if (event->kind == DSEC_EV_DATA && !data_show(live, event))
+		return false;
+	if (event->kind == DSEC_EV_GAP)
 		gap_show(live, event);
-	if (!(event->flags & DSEC_LAST))
-		return;
-	live->ended = true;
-	live->last(live, event);
+	if (event->flags & DSEC_LAST) {
+		live->ended = true;
+		live->last(live, event);
+	}
+	return true;
+}
+
+/* What came and is not shown yet: as much as the program may send ahead. */
+static int backlog_add(struct live *live, struct dsec_event *event)
+{
+	struct backlog *b = &live->backlog;
+
+	if (b->count == b->size && b->at) {
+		b->count -= b->at;
+		memmove(b->events, b->events + b->at, b->count * sizeof(struct dsec_event *));
+		b->at = 0;
+	}
+	if (b->count == b->size) {
+		uint32_t size = b->size ? b->size * 2 : EVENTS_MAX;
+		struct dsec_event **grown = realloc(b->events, size * sizeof(*grown));
+
+		if (!grown) {
+			dsec_event_free(event);
+			return -ENOMEM;
+		}
+		b->events = grown;
+		b->size = size;
+	}
+	b->events[b->count++] = event;
+	return 0;
+}
+
+/* Whether any was done with: the queue is to be asked again then, which sends their credit. */
+static bool backlog_show(struct live *live)
+{
+	struct backlog *b = &live->backlog;
+	const uint32_t before = b->at;
+	bool any;
+
+	while (b->at < b->count && event_show(live, b->events[b->at]))
+		dsec_event_free(b->events[b->at++]);
+	any = b->at > before;
+	if (b->at == b->count)
+		b->at = b->count = 0;
+	return any;
+}
+
+static void backlog_done(struct live *live)
+{
+	struct backlog *b = &live->backlog;
+
+	while (b->at < b->count)
+		dsec_event_free(b->events[b->at++]);
+	free(b->events);
 }
 
 /* ---- what goes ---- */
@@ -132,16 +243,23 @@ static bool wants_input(const struct live *live)
 
 static int live_sleep(struct live *live)
 {
-	struct pollfd fds[2] = {
+	const struct backlog *b = &live->backlog;
+	struct pollfd fds[4] = {
 		{ .fd = dsec_queue_fd(live->queue), .events = POLLIN },
 		{ .fd = wants_input(live) && !live->chunk_waits ? STDIN_FILENO : -1,
 		  .events = POLLIN },
+		{ .fd = live->signals.fd, .events = POLLIN },
+		{ .fd = b->count ? fd_of(b->events[b->at]) : -1, .events = POLLOUT },
 	};
+	const bool is_away = live->chunk_waits || (live->pass_waits && live->exec);
 
 	if (fds[0].fd < 0)
 		return fds[0].fd;
-	if (poll(fds, 2, live->chunk_waits ? AWAY_MS : -1) < 0 && errno != EINTR)
+	if (poll(fds, 4, is_away ? AWAY_MS : -1) < 0 && errno != EINTR)
 		return -errno;
+	if (live->pass_waits)
+		signal_pass(live);
+	signals_take(live);
 	if (live->chunk_waits)
 		chunk_give(live);
 	else if (fds[1].revents)
@@ -157,12 +275,15 @@ static int live_loop(struct live *live)
 	while (!live->ended && r == 0) {
 		n = dsec_queue_poll(live->queue, events, EVENTS_MAX, 0);
 		for (int at = 0; at < n; at++) {
+			int added;
+
 			event_take(live, events[at]);
-			dsec_event_free(events[at]);
+			added = backlog_add(live, events[at]);
+			r = r < 0 ? r : added;
 		}
 		if (n < 0)
 			r = n;
-		else if (n == 0)
+		else if (!backlog_show(live) && n == 0)
 			r = live_sleep(live);
 	}
 	return r;
@@ -183,21 +304,42 @@ static int64_t live_ask(struct live *live)
 	return ticket;
 }
 
+static int live_run(struct live *live)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	const bool passes = live->passes;
+	int r = dsec_queue_new(live->session->d, &live->queue);
+
+	if (r == 0)
+		live->ticket = live_ask(live);
+	if (r == 0 && live->ticket < 0)
+		r = (int)live->ticket;
+	if (r == 0 && passes)
+		r = signals_open(&live->signals, numbers, 3);
+	if (r == 0)
+		r = live_loop(live);
+	return r;
+}
+
 int live_follow(struct live *live)
 {
 	auto_free char *chunk = malloc(CHUNK_BYTES);
-	struct dsec *d = live->session->d;
 	int r;
 
 	live->ticket = live->input_ticket = -1;
+	live->signals.fd = -1;
 	live->chunk = chunk;
-	r = chunk ? dsec_queue_new(d, &live->queue) : -ENOMEM;
-	if (r == 0) {
-		live->ticket = live_ask(live);
-		r = live->ticket < 0 ? (int)live->ticket : live_loop(live);
+	r = chunk ? live_run(live) : -ENOMEM;
+	if (live->interrupted) {
+		r = -EINTR;
+		(void)session_fail_error(live->session, r, "signal", "interrupted");
+	} else if (r < 0) {
+		(void)session_fail_error(live->session, r, "request",
+					 dsec_error(live->session->d, r));
 	}
-	if (r < 0)
-		(void)session_fail_error(live->session, r, "request", dsec_error(d, r));
+	if (live->signals.fd >= 0)
+		signals_close(&live->signals);
+	backlog_done(live);
 	dsec_queue_free(live->queue);
 	return r;
 }

@@ -401,8 +401,11 @@ static void run_followed(struct outcome *outcome, struct wish *wish)
 	outcome->opts = &wish->opts;
 	outcome->live.ask = exec_ask;
 	outcome->live.shows = outcome->streams;
+	outcome->live.passes = !outcome->live.session->options->detach;
 	/* What failed is remembered, and the status is trouble until there is a result. */
 	(void)live_follow(&outcome->live);
+	if (outcome->live.interrupted)
+		outcome->status = 128 + outcome->live.interrupted;
 }
 
 static void last_show(void *state, const struct dsec_event *event)

@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/signalfd.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "sdk/cli/signals.h"
 #include "sdk/cli/streams.h"
 
 enum { EVENTS_MAX = 16, TYPED_BYTES_MAX = 4096, GOODBYE_MS = 2000 };
@@ -31,8 +31,7 @@ struct terminal {
 	uint64_t exec; /* its number; 0: it has not started */
 	struct termios before;
 	bool is_raw, wants_raw;
-	int signal_fd;
-	sigset_t mask_before;
+	struct signals signals;
 	bool typing, asked, over; /* typing: stdin has not ended; asked: an input is under way */
 	uint64_t typed_bytes;
 	char typed[TYPED_BYTES_MAX];
@@ -97,29 +96,6 @@ static void terminal_resize(struct terminal *t)
 
 /* ---- signals ---- */
 
-static int signals_take(struct terminal *t)
-{
-	sigset_t mask;
-
-	(void)sigemptyset(&mask); /* cannot fail, as those that follow */
-	(void)sigaddset(&mask, SIGWINCH);
-	(void)sigaddset(&mask, SIGTERM);
-	(void)sigaddset(&mask, SIGINT);
-	(void)sigaddset(&mask, SIGHUP);
-	(void)sigaddset(&mask, SIGQUIT);
-	(void)sigaddset(&mask, SIGTSTP);
-	(void)sigprocmask(SIG_BLOCK, &mask, &t->mask_before);
-	t->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-	return t->signal_fd < 0 ? -errno : 0;
-}
-
-static void signals_give_back(struct terminal *t)
-{
-	if (t->signal_fd >= 0)
-		(void)close(t->signal_fd); /* a descriptor only */
-	(void)sigprocmask(SIG_SETMASK, &t->mask_before, NULL);
-}
-
 /* As soon as it runs: else it would run on with nobody before it. */
 static void hang_up(struct terminal *t)
 {
@@ -132,18 +108,18 @@ static void hang_up(struct terminal *t)
 
 static void signals_handle(struct terminal *t)
 {
-	struct signalfd_siginfo info;
+	int number;
 
-	while (read(t->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGWINCH) {
+	while ((number = signals_next(&t->signals))) {
+		if (number == SIGWINCH) {
 			terminal_resize(t);
-		} else if (info.ssi_signo == SIGTSTP) {
+		} else if (number == SIGTSTP) {
 			terminal_give_back(t);
 			(void)raise(SIGSTOP); /* until somebody lets us go on */
 			terminal_raw(t);
 			terminal_resize(t);
 		} else if (!t->signal) {
-			t->signal = (int)info.ssi_signo;
+			t->signal = number;
 			t->goodbye_ms = now_ms() + GOODBYE_MS;
 			hang_up(t);
 		}
@@ -213,7 +189,7 @@ static int terminal_turn(struct terminal *t)
 	bool reads = t->typing && !t->asked && t->exec;
 	struct pollfd fds[] = {
 		{ .fd = dsec_queue_fd(t->queue), .events = POLLIN },
-		{ .fd = t->signal_fd, .events = POLLIN },
+		{ .fd = t->signals.fd, .events = POLLIN },
 		{ .fd = reads ? STDIN_FILENO : -1, .events = POLLIN },
 	};
 	int64_t left_ms = t->signal ? t->goodbye_ms - now_ms() : -1;
@@ -257,12 +233,12 @@ static int terminal_follow(struct terminal *t)
 
 int terminal_run(struct session *session, const struct terminal_wish *wish)
 {
+	static const int numbers[] = { SIGWINCH, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP };
 	struct terminal t = { .session = session,
 			      .wish = wish,
 			      .wants_raw = wish->input && isatty(STDIN_FILENO),
-			      .typing = wish->input,
-			      .signal_fd = -1 };
-	int r = signals_take(&t);
+			      .typing = wish->input };
+	int r = signals_open(&t.signals, numbers, sizeof(numbers) / sizeof(numbers[0]));
 
 	if (r >= 0)
 		r = dsec_queue_new(session->d, &t.queue);
@@ -271,6 +247,6 @@ int terminal_run(struct session *session, const struct terminal_wish *wish)
 	if (r < 0)
 		(void)session_fail_error(session, r, "exec", dsec_error(session->d, r));
 	dsec_queue_free(t.queue);
-	signals_give_back(&t);
+	signals_close(&t.signals);
 	return r < 0 ? r : t.signal ? 128 + t.signal : 0;
 }

@@ -67,6 +67,26 @@ static void tidy_up(int number)
 	_exit(0);
 }
 
+static void number_say(int number)
+{
+	const char digits[] = { (char)('0' + number / 10), (char)('0' + number % 10), '\n' };
+
+	(void)write(1, digits, sizeof(digits));
+	if (number == SIGTERM)
+		_exit(3);
+}
+
+/* Which signals it gets, until SIGTERM. */
+static int signals(void)
+{
+	(void)signal(SIGINT, number_say);
+	(void)signal(SIGHUP, number_say);
+	(void)signal(SIGTERM, number_say);
+	(void)write(1, "on\n", 3);
+	for (;;)
+		pause();
+}
+
 /* Ends well when it is told to. */
 static int tidy(void)
 {
@@ -169,6 +189,8 @@ int main(int argc, char **argv)
 		return forever();
 	if (!strcmp(what, "slow"))
 		return slow(argv[2]);
+	if (!strcmp(what, "signals"))
+		return signals();
 	if (!strcmp(what, "tidy"))
 		return tidy();
 	if (!strcmp(what, "exit"))
