@@ -13,10 +13,11 @@ from dsec import aio, errors, options, values
 from dsec._client import Client, connect
 from dsec._function import Function
 from dsec._process import Process, Stream
+from dsec._requests import request_id
 from dsec._sandbox import Sandbox
 from dsec._subscription import Subscription
 from dsec.errors import *  # noqa: F403
 from dsec.values import *  # noqa: F403
 
 __all__ = ["Client", "Function", "Process", "Sandbox", "Stream", "Subscription", "aio", "connect",
-           "errors", "options", "values", *errors.__all__, *values.__all__]
+           "errors", "options", "request_id", "values", *errors.__all__, *values.__all__]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import secrets
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +34,13 @@ def invalid(field: str, detail: str) -> DsecInvalidError:
 # What a request is to the others of its connection: one that may last (LONG), one that does not,
 # one that ends others or moves them on and never waits for them.
 URGENT, SHORT, LONG = range(3)
+
+
+def request_id() -> uuid.UUID:
+    """An idempotency key for request_id=: asked again with it, nothing runs twice (a UUIDv7)."""
+    number = time.time_ns() // 10**6 << 80 | secrets.randbits(80)
+    number &= ~(0xf000 << 64 | 0xc000 << 48)
+    return uuid.UUID(int=number | 0x7000 << 64 | 0x8000 << 48)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ class CallOptions(TypedDict, total=False):
     """Of every request."""
 
     request_timeout: float  # the engine gives the request up after it: DsecDeadlineError
-    request_id: RequestId  # the idempotency key, a UUIDv7; the library makes one
+    request_id: RequestId  # from dsec.request_id(), to ask again; else the library makes one
 
 
 class CreateOptions(CallOptions, total=False):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """dsec (blocking) against a real engine."""
+import errno
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 from fixture import PythonTest, SLOWNESS, eventually
 
 import dsec
+from dsec._library import Library
 
 
 class BlockingTest(PythonTest):
@@ -191,6 +193,48 @@ class BlockingTest(PythonTest):
                 again = pickle.loads(pickle.dumps(error))
                 self.assertEqual((type(again), str(again), again.code), (type(error), str(error),
                                                                          error.code))
+
+    def test_each_code_has_a_class_and_each_errno_its_built_in(self):
+        built_in = {"invalid": ValueError, "denied": PermissionError, "absent": LookupError,
+                    "unsupported": NotImplementedError, "deadline": TimeoutError,
+                    "lost": ConnectionError, "failed": OSError}
+        for code in dsec.Code:
+            for blame in dsec.Blame:
+                for number, kind in ((0, Exception), (errno.ENOENT, FileNotFoundError),
+                                     (errno.EPIPE, BrokenPipeError), (errno.ENOSPC, OSError)):
+                    error = dsec.values.Status(code, blame, number, "a.b", "why", 0.5).exception("x")
+                    self.assertIsInstance(error, built_in.get(code, dsec.DsecError))
+                    if code == "failed":
+                        self.assertIsInstance(error, kind)
+                        self.assertEqual(error.errno, number or None)
+                    self.assertEqual(isinstance(error, dsec.DsecPlatformError),
+                                     blame == "platform")
+                    self.assertEqual((error.code, error.blame, error.error, error.step,
+                                      error.retry_after), (code, blame, number, "a.b", 0.5))
+                    self.assertEqual(repr(pickle.loads(pickle.dumps(error))), repr(error))
+
+    def test_what_an_older_library_lacks_is_unsupported(self):
+        older = Library.__new__(Library)
+        with self.assertRaises(dsec.DsecUnsupportedError):
+            older.dsec_exec(None)
+        with self.assertRaises(AttributeError):
+            older.nonsense
+
+    def test_following_ends_by_cancel_and_the_program_runs_on(self):
+        with self.sandbox.start(["sleep", "3333"]) as process:
+            process.cancel()
+            with self.assertRaises(dsec.DsecCancelledError):
+                process.wait()
+        self.assertEqual(self.sandbox.inspect().execs_running, 1)
+        self.sandbox.signal(process.exec, signal.SIGKILL, everyone=True)
+        self.assertTrue(eventually(lambda: self.sandbox.inspect().execs_running == 0))
+
+    def test_one_that_is_asked_for_again_runs_once(self):
+        again = dsec.request_id()
+        results = [self.sh("echo x >> /tmp/once; cat /tmp/once", request_id=again)
+                   for _ in range(3)]
+        self.assertEqual([result.stdout for result in results], [b"x\n"] * 3)
+        self.assertEqual({result.exec for result in results}, {results[0].exec})
 
     def test_a_refusal_says_when_to_ask_again(self):
         made = self.client.create_many(200, "small")
