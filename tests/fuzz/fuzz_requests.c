@@ -395,7 +395,10 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_SUBSCRIBE };
 	uint8_t byte = choose_byte(c);
 
-	return byte < 240 ? ops[byte % 12] : ops[byte % (sizeof ops / sizeof *ops)];
+	/* Of the rarer ones, each can come. */
+	if (byte < 240)
+		return ops[byte % 12];
+	return ops[12 + (byte - 240u) % (sizeof ops / sizeof *ops - 12)];
 }
 
 static void ask(struct play *play, struct visitor *v)

@@ -81,7 +81,7 @@ static void what_takes_too_much_memory_is_mle(struct engine *e)
 	for (unsigned i = 0; i < sizeof isolations / sizeof *isolations; i++) {
 		const struct dsec_bytes argv[] = { { "/bin/sh", 7 },
 						   { "-c", 2 },
-						   { "head -c 200m /dev/zero | tail", 29 } };
+						   { "head -c 64m /dev/zero | tail", 28 } };
 		struct dsec_function_opts opts = { .size = sizeof opts,
 						   .verb = DSEC_FUNCTION_REGISTER,
 						   .name = "mle",
@@ -89,7 +89,7 @@ static void what_takes_too_much_memory_is_mle(struct engine *e)
 						   .argv = argv,
 						   .argc = 3,
 						   .isolation = isolations[i],
-						   .memory_bytes = 32 << 20 };
+						   .memory_bytes = 16 << 20 };
 		struct dsec_id id;
 		struct dsec_status status = function_try(e->d, &opts, &id);
 

@@ -2,6 +2,7 @@
 """The examples of sdk/examples, as they are built, against an engine: what they say is so."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -51,6 +52,39 @@ int main(void)
 """
 
 
+# The same of what comes on stdin, for the shell of a function.
+CC_STDIN = r"""
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	static char text[1 << 20];
+	ssize_t bytes = 0, n;
+	int out = open(argv[argc - 2], O_WRONLY | O_CREAT | O_TRUNC, 0755);
+
+	while ((n = read(0, text + bytes, sizeof(text) - (size_t)bytes)) > 0)
+		bytes += n;
+	if (bytes < 4 || memcmp(text, "\177ELF", 4))
+		return write(2, "no program\n", 11), 1;
+	return write(out, text, (size_t)bytes) != bytes;
+}
+"""
+PYTHON = """
+import sys
+
+letter = sys.stdin.read(1)
+if letter == 'e':
+    raise SystemExit(3)
+while letter == 's':
+    pass
+while letter == 'o':
+    sys.stdout.write('o' * 65536)
+"""
+TOP = HERE.parents[2]
+
+
 class ExamplesTest(EngineFixture):
     sandboxes_max = 600
 
@@ -66,6 +100,48 @@ class ExamplesTest(EngineFixture):
             (root / name).mkdir(parents=True)
         subprocess.run(["mkfs.erofs", "--quiet", cls.images / "judge.erofs", root], check=True,
                        timeout=RUN_S)
+
+    def image_with_shell(self):
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dsec"
+        subprocess.run([TOP / "loadgen/image.sh", "--minimal", cache], check=True, timeout=RUN_S,
+                       stdout=subprocess.DEVNULL)
+        root = self.folder / "shell-root"
+        subprocess.run(["cp", "-a", cache / "root-minimal", root], check=True, timeout=RUN_S)
+        subprocess.run(["cc", "-static", "-s", "-O1", "-x", "c", "-o", root / "bin/cc", "-"],
+                       check=True, input=CC_STDIN.encode(), timeout=RUN_S)
+        subprocess.run(["mkfs.erofs", "--quiet", self.images / "shell.erofs", root], check=True,
+                       timeout=RUN_S)
+
+    def inputs(self, letters):
+        files = []
+        for letter in letters:
+            files.append(self.folder / f"input-{letter}")
+            files[-1].write_text(letter)
+        return files
+
+    def verdicts(self, ran):
+        self.assertEqual(ran.returncode, 0, ran)
+        return dict(re.findall(r"input-(\w): ([a-z ]+), [\d.]+ ms", ran.stdout))
+
+    def test_submissions_in_c_are_compiled_once_and_called_for_each_input(self):
+        self.image_with_shell()
+        wanted = {"a": "ok", "e": "runtime error", "c": "runtime error", "o": "output limit"}
+        ran = self.example("submissions", "shell", self.folder / "program.c", *self.inputs(wanted))
+        self.assertEqual(self.verdicts(ran), wanted)
+        (self.folder / "bad.c").write_text("this is no program")
+        ran = self.example("submissions", "shell", self.folder / "bad.c", *self.inputs("a"))
+        self.assertEqual((ran.returncode, ran.stdout),
+                         (1, f"{self.folder}/bad.c: compile error\n"))
+
+    def test_submissions_in_python_are_called_for_each_input(self):
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dsec"
+        subprocess.run([TOP / "loadgen/image.sh", cache], check=True, stdout=subprocess.DEVNULL)
+        shutil.copyfile(cache / "debian.erofs", self.images / "debian.erofs")
+        (self.folder / "program.py").write_text(PYTHON)
+        wanted = {"a": "ok", "e": "runtime error", "s": "time limit", "o": "output limit"}
+        ran = self.example("submissions", "debian", self.folder / "program.py",
+                           *self.inputs(wanted))
+        self.assertEqual(self.verdicts(ran), wanted)
 
     def example(self, name, *words):
         ran = subprocess.run([BUILD / "sdk/examples" / name, *words], capture_output=True,
