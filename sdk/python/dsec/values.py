@@ -177,6 +177,10 @@ class Usage:
     memory_peak_bytes: int | None
     disk_bytes: int | None
     inodes: int | None
+    io_read_bytes: int | None
+    io_written_bytes: int | None
+    execs_running: int
+    execs_total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,9 +474,12 @@ def exec_info(event: _abi.Event) -> ExecInfo:
 
 
 def usage_of(row: Any) -> Usage:
+    """From a struct of stats, or of an inspection, which lacks what disks were asked for."""
     return Usage(id_text(row.id), row.processes, seconds(row.cpu_us, 10**6),
                  known(row.memory_bytes), known(row.memory_peak_bytes), known(row.disk_bytes),
-                 known(row.inodes))
+                 known(row.inodes), known(getattr(row, "io_read_bytes", UINT64_MAX)),
+                 known(getattr(row, "io_written_bytes", UINT64_MAX)), row.execs_running,
+                 row.execs_total)
 
 
 def usage_row(event: _abi.Event) -> Usage:
