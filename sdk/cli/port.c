@@ -102,6 +102,9 @@ int verb_port(const struct options *options)
 		status = session_refuse(&session, "port wants a sandbox and a port");
 	else if (options->revoke && (options->listen || options->wait_ms))
 		status = session_refuse(&session, "port: --revoke goes alone");
+	else if (options->listen && !strncmp(session_address(options), "ssh:", 4))
+		status = session_refuse(&session, "port: the engine's host has the port, and "
+						  "--listen would not reach it: ssh -L does");
 	else if (session_open(&session, false) == 0)
 		status = port_make(&session);
 	return session_end(&session, status);

@@ -167,7 +167,7 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
  * Ends the connection; NULL is fine. Outstanding requests finish in the engine. Sandboxes with
  * DSEC_DISCONNECT_DESTROY go, all others stay. No other thread may be in a call on d or its queues,
  * and they are gone afterwards; events stay valid until freed. With a private engine it waits, at
- * most 10 s, until that is gone.
+ * most 10 s, until that is gone; over ssh until what was sent has arrived, as long.
  */
 void dsec_close(struct dsec *d);
 

@@ -101,10 +101,14 @@ class SshTest(EngineFixture):
         self.assertEqual(ran.returncode, 125)
         self.assertIn(b"tls: is not there yet", ran.stderr)
 
-    def test_check_looks_at_no_other_machine_than_this(self):
-        ran = self.far("check")
-        self.assertEqual(ran.returncode, 125)
-        self.assertIn(b"where the engine is", ran.stderr)
+    def test_what_is_about_this_machine_is_refused_for_another(self):
+        sandbox = self.create("--network", "private")
+        for words, said in ((("check",), b"where the engine is"),
+                            (("port", sandbox, "80", "--listen", "0"), b"ssh -L does")):
+            ran = self.far(*words)
+            self.assertEqual((ran.returncode, ran.stdout), (125, b""))
+            self.assertIn(said, ran.stderr)
+        self.assertEqual(len(self.far("port", sandbox, "80").stdout.split()), 2)
 
 
 if __name__ == "__main__":
