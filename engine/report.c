@@ -53,6 +53,7 @@ void check_part(struct part *part)
 		.port_waits = sum.used[QUOTA_PORT_WAITS],
 		.imports = shard->imports,
 		.sinks = shard->sinks.count,
+		.subscriptions = sum.used[QUOTA_SUBSCRIPTIONS],
 	};
 	part_end(part, NULL, NULL);
 }
@@ -91,6 +92,7 @@ void check_add(struct dsec_wire_check *sum, const struct dsec_wire_check *part)
 	sum->port_waits += part->port_waits;
 	sum->imports += part->imports;
 	sum->sinks += part->sinks;
+	sum->subscriptions += part->subscriptions;
 }
 
 void check_narrow(const struct request *request, struct dsec_wire_check *check)

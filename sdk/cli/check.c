@@ -179,6 +179,7 @@ static json_t *holdings_json(const struct dsec_holdings *h)
 		{ "port_waits", h->port_waits },
 		{ "imports", h->imports },
 		{ "sinks", h->sinks },
+		{ "subscriptions", h->subscriptions },
 	};
 	json_t *object = json_object();
 
@@ -243,6 +244,8 @@ static void holdings_show(const struct dsec_holdings *h)
 		(void)printf("network: %" PRIu64 " namespaces (%" PRIu64
 			     " ending), forwards %" PRIu64 ", connections %" PRIu64 "\n",
 			     h->networks, h->networks_ending, h->forwards, h->inbounds);
+	if (h->subscriptions)
+		(void)printf("events:  subscriptions %" PRIu64 "\n", h->subscriptions);
 	if (h->files || h->imports || h->sinks || h->port_waits)
 		(void)printf("busy:    file operations %" PRIu64 ", imports %" PRIu64
 			     ", waits for ports %" PRIu64 ", background streams %" PRIu64 "\n",

@@ -344,7 +344,7 @@ BODY_SAME(dsec_holdings, dsec_wire_check, callback_max_ns);
 BODY_SAME(dsec_holdings, dsec_wire_check, launchers_lost);
 BODY_SAME(dsec_holdings, dsec_wire_check, slots_quarantined);
 BODY_SAME(dsec_holdings, dsec_wire_check, execs_undying);
-BODY_SAME(dsec_holdings, dsec_wire_check, sinks);
+BODY_SAME(dsec_holdings, dsec_wire_check, subscriptions);
 BODY_SAME(dsec_holdings, dsec_wire_check, tokens_refused);
 BODY_SAME(dsec_forward, dsec_wire_forward, address);
 BODY_SAME(dsec_forward, dsec_wire_forward, token);

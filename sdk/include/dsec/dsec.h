@@ -505,6 +505,7 @@ struct dsec_holdings {
 	uint64_t port_waits;	   /* for somebody to listen */
 	uint64_t imports;	   /* of images */
 	uint64_t sinks; /* streams of background children whose exec is over, read for nobody */
+	uint64_t subscriptions; /* to events */
 };
 
 int64_t dsec_check(struct dsec *d, const struct dsec_call *call);

@@ -539,7 +539,8 @@ struct dsec_wire_check {
 	uint64_t quarantined, slots_quarantined; /* sandboxes and slots that do not end */
 	/* As struct dsec_holdings says. */
 	uint64_t execs_undying, execs_kept, files, port_waits, imports, sinks;
-	uint64_t reserved[4];
+	uint64_t subscriptions;
+	uint64_t reserved[3];
 };
 #include <dsec/ring_functions.h>
 

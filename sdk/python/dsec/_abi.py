@@ -1386,6 +1386,7 @@ class Holdings(ctypes.Structure):
     port_waits: int
     imports: int
     sinks: int
+    subscriptions: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("clients", ctypes.c_uint32),
@@ -1419,6 +1420,7 @@ class Holdings(ctypes.Structure):
         ("port_waits", ctypes.c_uint64),
         ("imports", ctypes.c_uint64),
         ("sinks", ctypes.c_uint64),
+        ("subscriptions", ctypes.c_uint64),
     ]
 
 

@@ -309,7 +309,7 @@ bool holdings_are_none(const struct dsec_holdings *h)
 {
 	return !h->sandboxes && !h->execs && !h->execs_kept && !h->execs_undying && !h->files &&
 	       !h->forwards && !h->inbounds && !h->port_waits && !h->imports && !h->sinks &&
-	       !h->quarantined && !h->slots_quarantined && !h->networks_ending;
+	       !h->subscriptions && !h->quarantined && !h->slots_quarantined && !h->networks_ending;
 }
 
 struct dsec_holdings holdings_now(struct dsec *d)
