@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import cases  # noqa: E402
 import format as formatting  # noqa: E402
 import headers  # noqa: E402
 import manuals  # noqa: E402
@@ -262,6 +263,29 @@ class ManualsTest(unittest.TestCase):
                          ["dsec.3: dsec_b has no synopsis"])
         self.assertEqual(list(manuals.missing_functions("int dsec_a(int b);", self.PAGE)),
                          ["dsec.3: there is no dsec_b"])
+
+
+class CasesTest(unittest.TestCase):
+    def problems(self, *rows):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for name, text in (("tests/a/test_x.c", "static void it_is(struct engine *e)\n"),
+                               ("tests/b/test_y.py", "    def test_it(self):\n"),
+                               ("docs/cases.md", "\n".join(rows))):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            return cases.check(root)
+
+    def test_rows_that_are_right_are_counted(self):
+        rows = ("| id | what | tests |", "| U1 | a | `x: it_is`, `y: test_it` |",
+                "| E2 | b | later: c |")
+        self.assertEqual(self.problems(*rows), ([], 2))
+
+    def test_each_row_that_names_nothing_is_found(self):
+        for row in ("| U1 | a | `x: it_was` |", "| U1 | a | `z: it_is` |", "| U1 | a | b |",
+                    "| U1 | a | `x: it_is`, `test_it` |"):
+            self.assertEqual(len(self.problems(row)[0]), 1, row)
+        self.assertEqual(len(self.problems("| U1 | a | later: b |", "| U1 | a | later: b |")[0]), 1)
 
 
 class FormatTest(unittest.TestCase):

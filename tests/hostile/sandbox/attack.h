@@ -24,6 +24,13 @@ void touch_helper(const char *argument);
 void steal_terminal(const char *argument);
 void wrestle_terminal(const char *argument);
 
+/* attack_kernel.c: at the kernel's own machinery. */
+void attack_capabilities(const char *argument);
+void attack_devices(const char *argument);
+void attack_bpf(const char *argument);
+void attack_filter(const char *argument);
+void attack_layer(const char *argument);
+
 /* attack_reach.c: at what lies outside the sandbox, or enters it. */
 void attack_entering(const char *argument);
 void trace_all(const char *argument);
