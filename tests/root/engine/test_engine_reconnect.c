@@ -409,6 +409,64 @@ static void streams_go_on_to_the_byte_when_connections_are_cut(struct engine *e)
 	check_streams(e, true);
 }
 
+/* Up to so many, in order: how many came. A gap, or a number again, is none of them. */
+static uint32_t news_take(struct dsec *d, int64_t ticket, uint32_t count, uint64_t *seq)
+{
+	uint32_t taken = 0;
+	bool good = true;
+
+	while (good && taken < count) {
+		struct dsec_event *event;
+
+		if (dsec_wait(d, ticket, LAST_MS, &event) < 0)
+			break;
+		good = event->kind == DSEC_EV_STATE && event->offset > *seq;
+		*seq = event->offset;
+		taken += good;
+		dsec_event_free(event);
+	}
+	return taken;
+}
+
+static void check_news(struct engine *e, bool by_stream)
+{
+	enum { ROUNDS = 30, EXECS = 4 };
+	struct dsec *d = connect_staying(e, by_stream);
+	struct dsec_id id = sandbox_make(e->d);
+	struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
+	struct dsec_subscribe_opts opts = { .size = sizeof opts, .select = &select };
+	int64_t ticket = dsec_subscribe(d, NULL, &opts);
+	int harness_fd = connection_fd(e, -1);
+	struct dsec_event *event;
+	uint64_t seq = 0;
+
+	if (expect(ticket >= 0 && dsec_wait(d, ticket, LAST_MS, &event) == 0)) {
+		expect(event->kind == DSEC_EV_STARTED);
+		dsec_event_free(event);
+	}
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < EXECS; i++) {
+			auto_ran struct ran ran = shell_run(e->d, id, "true");
+
+			/* Before they were read, or after. */
+			if (i == EXECS / 2 && round % 3 == 0)
+				stream_cut(e, harness_fd);
+		}
+		expect(news_take(d, ticket, 2 * EXECS, &seq) == 2 * EXECS);
+	}
+	sandbox_end(e->d, id);
+	expect(news_take(d, ticket, 2, &seq) == 2);
+	expect(dsec_cancel(d, ticket) == 0);
+	(void)ticket_end(d, ticket);
+	dsec_close(d);
+}
+
+static void what_happens_is_told_once_when_connections_are_cut(struct engine *e)
+{
+	check_news(e, false);
+	check_news(e, true);
+}
+
 /* What was given and not answered is given again, and taken once. */
 static void input_is_taken_once_when_connections_are_cut(struct engine *e)
 {
@@ -497,6 +555,7 @@ static const struct claim cuts[] = {
 	CLAIM(cut_connections_bring_results_back_and_nothing_runs_twice),
 	CLAIM(so_they_do_too_over_the_stream),
 	CLAIM(streams_go_on_to_the_byte_when_connections_are_cut),
+	CLAIM(what_happens_is_told_once_when_connections_are_cut),
 	CLAIM(input_is_taken_once_when_connections_are_cut),
 	CLAIM(files_are_lost_in_the_middle_and_written_once_when_cut),
 };
