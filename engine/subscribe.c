@@ -221,6 +221,11 @@ static bool lags(const struct subscription *sub)
 	return journal_lag_permille(sub->journal, &sub->cursor) > LAG_MAX_PERMILLE;
 }
 
+static bool has_more(const struct subscription *sub)
+{
+	return sub->cursor.seq != sub->journal->next_seq;
+}
+
 /* The next of what the journal has. False: there is nothing more to do now. */
 static bool subscription_step(struct subscription *sub)
 {
@@ -344,7 +349,7 @@ void subscriptions_take(struct subscriptions *s, uint32_t tenant, const struct n
 		batch_add(&s->journals[s->shard->node->tenant_count], batch);
 	for (struct subscription *sub = s->all; sub; sub = sub->next) {
 		sub->is_pressed |= lags(sub);
-		if (sub->waits || sub->is_pressed)
+		if (sub->is_pressed || (sub->waits && has_more(sub)))
 			subscription_walk(sub);
 	}
 }
