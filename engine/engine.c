@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/config.h"
 #include "engine/control.h"
+#include "engine/slice.h"
 #include "engine/sweep.h"
 
 enum { EXIT_CLEAN = 0, EXIT_BROKEN = 1, EXIT_TRY_AGAIN = 75 };
@@ -28,6 +29,7 @@ int engine_run(const struct config *config, const struct engine_handover *handov
 	struct control *control;
 	int r;
 
+	slice_set(config->slice_us);
 	r = control_open(config, handover, &control);
 	if (r < 0) {
 		log_error("engine start failed err=%s", strerror(-r));

@@ -2,9 +2,12 @@
  * A sandbox's settings: every limit that was asked for is enforced or refused by its name, and what
  * is in force is told. Native hosts lack controllers, guests have them: the claims hold on both.
  */
+#include <linux/sched/types.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
@@ -200,6 +203,42 @@ static void processes_stop_at_the_limit_that_was_asked_for(struct engine *e)
 	}
 }
 
+/* As the kernel says it; 0: it has none for this policy (before Linux 6.12). */
+static uint64_t slice_of_ns(pid_t pid)
+{
+	struct sched_attr attributes = { .size = sizeof attributes };
+
+	return syscall(SYS_sched_getattr, pid, &attributes, sizeof attributes, 0) < 0 ?
+		       UINT64_MAX :
+		       attributes.sched_runtime;
+}
+
+/* So a neighbour waits a short slice of each process of a sandbox that has many. */
+static void all_of_an_engine_has_a_short_time_slice(struct engine *e)
+{
+	enum { SLICE_NS = 100000 };
+	struct dsec_id id = sandbox_make(e->d);
+	struct command c = SH("sleep 30 & wait");
+	int64_t ticket = command_start(e->d, id, &c, NULL);
+	pid_t pids[16];
+	unsigned count;
+
+	if (!slice_of_ns(0)) {
+		note("left out: slices are not on this kernel");
+	} else if (expect(until(10000, engine_running(e, "sleep") == 1))) {
+		expect(slice_of_ns(engine_pid(e)) == SLICE_NS);
+		count = engine_workers(e, pids, 16);
+		for (unsigned i = 0; i < count; i++)
+			expect(slice_of_ns(pids[i]) == SLICE_NS);
+		count = engine_members(e, pids, 16);
+		expect(count == 3); /* PID 1, the shell, sleep */
+		for (unsigned i = 0; i < count; i++)
+			expect(slice_of_ns(pids[i]) == SLICE_NS);
+	}
+	sandbox_end(e->d, id);
+	auto_ran struct ran ran = command_wait(e->d, ticket);
+}
+
 /* E24: by no policy, priority or cookie. */
 static void what_runs_when_idle_cannot_leave_it(struct engine *e)
 {
@@ -324,6 +363,7 @@ static const struct claim claims[] = {
 	CLAIM(what_is_to_be_paused_is_refused_by_name),
 	CLAIM(a_default_that_cannot_be_enforced_is_told),
 	CLAIM(processes_stop_at_the_limit_that_was_asked_for),
+	CLAIM(all_of_an_engine_has_a_short_time_slice),
 	CLAIM(what_runs_when_idle_cannot_leave_it),
 	CLAIM(what_goes_over_its_memory_ends_by_oom_alone),
 };
