@@ -19,6 +19,7 @@
 #include "engine/image.h"
 #include "engine/request.h"
 #include "engine/shard.h"
+#include "engine/tenancy.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
@@ -386,6 +387,7 @@ static void call_free(struct call *call)
 
 	pool_put(&shard->functions.calls, call);
 	function->running--;
+	quota_give(function->tenancy, QUOTA_CALLS, 1);
 	function_settle(function);
 	calls_pump(shard);
 	shard_check_stopped(shard);

@@ -65,6 +65,7 @@ struct call {
 	bool is_running, is_over, is_quieting, is_clean, is_answered;
 	struct timer clock;
 	uint64_t begun_ns, ended_ns, wall_end_ns, peak_bytes;
+	uint64_t look_pause_ns, looked_us; /* at its CPU time */
 	struct call_facts facts;
 	bool program_failed;	 /* not started, and the guest is to blame */
 	const char *failed_step; /* the backend's; NULL: the flow knows */

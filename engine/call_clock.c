@@ -10,7 +10,7 @@
 #include "engine/function.h"
 #include "engine/shard.h"
 
-enum { LOOK_NS_MIN = 2000000 };
+enum { LOOK_NS_MIN = 2000000, LOOK_NS_MAX = 20000000 };
 
 static void clock_expired(struct timer *timer);
 
@@ -23,12 +23,26 @@ static void clock_set(struct call *call, uint64_t at_ns)
 	(void)timer_set(&call->shard->timers, &call->clock, at_ns); /* room for one per call */
 }
 
-/* The earliest moment at which so much more could have been used. */
+/*
+ * The earliest moment at which so much more could have been used, but no sooner than the pause.
+ */
 static uint64_t clock_look_ns(const struct call *call, uint64_t cpu_us)
 {
 	uint64_t ns = cpu_us * 1000 / call->shard->functions.cpus;
 
-	return io_now_ns(call->shard->io) + (ns < LOOK_NS_MIN ? LOOK_NS_MIN : ns);
+	return io_now_ns(call->shard->io) + (ns < call->look_pause_ns ? call->look_pause_ns : ns);
+}
+
+/* Who is close to its limit and does not work is looked at less and less often. */
+static void look_pause(struct call *call, uint64_t used_us)
+{
+	const bool works = (used_us - call->looked_us) * 1000 >= call->look_pause_ns / 4;
+
+	call->looked_us = used_us;
+	if (works)
+		call->look_pause_ns = LOOK_NS_MIN;
+	else if (call->look_pause_ns < LOOK_NS_MAX)
+		call->look_pause_ns *= 2;
 }
 
 static void usage_came(struct box_usage *usage, int error)
@@ -44,6 +58,7 @@ static void usage_came(struct box_usage *usage, int error)
 		return; /* looked at again */
 	used_us = usage->cpu_us - set->cpu_us;
 	limit_us = call->function->cpu_ms * 1000ull;
+	look_pause(call, used_us);
 	if (used_us > limit_us)
 		call_end(call, CALL_END_CPU);
 	else
@@ -71,6 +86,7 @@ void call_clock_start(struct call *call)
 {
 	const struct function *function = call->function;
 
+	call->look_pause_ns = LOOK_NS_MIN;
 	call->wall_end_ns = call->begun_ns + function->wall_ms * 1000000ull;
 	clock_set(call,
 		  function->cpu_ms ? clock_look_ns(call, function->cpu_ms * 1000ull) : UINT64_MAX);

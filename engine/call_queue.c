@@ -90,7 +90,16 @@ static void function_begin(struct function *function)
 		queue_add(invocation); /* behind the others */
 	else if (function->first)
 		function_wait(function);
+	(void)quota_take(function->tenancy, QUOTA_CALLS, 1); /* there is: function_may_begin() */
 	call_begin(invocation);
+}
+
+/* Its tenant leaves others their part, and it leaves its tenant's others a quarter. */
+static bool function_may_begin(const struct function *function)
+{
+	const uint32_t max = function->tenancy->max[QUOTA_CALLS];
+
+	return quota_has(function->tenancy, QUOTA_CALLS) && function->running < max - max / 4;
 }
 
 void calls_pump(struct shard *shard)
@@ -106,7 +115,8 @@ void calls_pump(struct shard *shard)
 
 		if (!function->first) {
 			function_settle(function); /* cancelled meanwhile */
-		} else if (function->idle || call_set_has_room(shard)) {
+		} else if (function_may_begin(function) &&
+			   (function->idle || call_set_has_room(shard))) {
 			misses = 0;
 			function_begin(function);
 		} else {

@@ -35,9 +35,9 @@ enum {
 	CALLS_WAITING_MAX = 4096,      /* inputs of a function, on one shard */
 	CALL_CPU_MS_MAX = 3600 * 1000, /* and by the clock */
 	CALL_WALL_MS_DEFAULT = 60 * 1000,
-	CALL_SET_USES_MAX = 10000,    /* calls before a clean set goes anyway */
-	CALL_SET_IDLE_MS = 60 * 1000, /* without a call: then it goes */
-	CALL_OUTPUT_BYTES_MAX = 4 << 20,
+	CALL_SET_USES_MAX = 10000,	 /* calls before a clean set goes anyway */
+	CALL_SET_IDLE_MS = 60 * 1000,	 /* without a call: then it goes */
+	CALL_OUTPUT_BYTES_MAX = 1 << 20, /* sent in one turn */
 	CALL_OUTPUT_BYTES_DEFAULT = 64 << 10,
 };
 

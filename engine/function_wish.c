@@ -48,7 +48,7 @@ static struct status check_limits(const struct dsec_wire_function *wish, uint32_
 	if (wish->wall_ms > CALL_CPU_MS_MAX)
 		return wish_invalid("wall", -ERANGE, "at most an hour");
 	if (wish->output_bytes > CALL_OUTPUT_BYTES_MAX)
-		return wish_invalid("output", -ERANGE, "at most 4 MiB");
+		return wish_invalid("output", -ERANGE, "at most 1 MiB");
 	s = limits_check(&limits, unenforced);
 	if (s.code)
 		s.table = "function";

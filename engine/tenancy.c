@@ -70,6 +70,7 @@ static void quotas_set(struct tenancy *tenancy)
 	max[QUOTA_PORT_WAITS] = even_part(shard, PORT_WAITS_MAX);
 	max[QUOTA_SUBSCRIPTIONS] = even_part(shard, SUBSCRIPTIONS_MAX);
 	max[QUOTA_FUNCTIONS] = even_part(shard, FUNCTIONS_MAX);
+	max[QUOTA_CALLS] = even_part(shard, CALLS_PER_SHARD_MAX);
 }
 
 static int tenancy_init(struct tenancy *tenancy, struct shard *shard, struct tenant *tenant)

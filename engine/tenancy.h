@@ -28,6 +28,7 @@ enum quota {
 	QUOTA_INBOUNDS,
 	QUOTA_PORT_WAITS,
 	QUOTA_FUNCTIONS,
+	QUOTA_CALLS,
 	QUOTA_SUBSCRIPTIONS, /* on the shard that keeps them */
 	QUOTAS,
 };

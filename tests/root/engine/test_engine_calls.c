@@ -315,6 +315,28 @@ static void a_cancelled_request_ends_its_calls(struct engine *e)
 	expect(until(5000, engine_running(e, "sleep") == 0));
 }
 
+/* As many of them wait as may: another function's calls are answered meanwhile. */
+static void calls_that_last_keep_no_other_function_from_its_own(struct engine *e)
+{
+	static const struct dsec_bytes inputs[CALLS_MAX];
+	struct dsec_id lasting = function_of(e->d, "lasting", "exec sleep 1000", NULL);
+	struct dsec_id other = function_of(e->d, "other", "cat", NULL);
+	struct dsec *d = engine_connect(e);
+
+	(void)calls_start(d, lasting, inputs, CALLS_MAX);
+	expect(until(20000, engine_running(e, "sleep") >= 12));
+	for (int i = 0; i < 4; i++) {
+		auto_called struct called called = call_run(e->d, other, "in");
+
+		expect(called_says(&called, "in"));
+		expect(called.ms < (double)held_up_ms());
+	}
+	dsec_close(d);
+	expect(function_end(e->d, lasting).code == DSEC_OK);
+	expect(function_end(e->d, other).code == DSEC_OK);
+	expect(until(20000, engine_running(e, "sleep") == 0));
+}
+
 static void calls_of_a_client_that_goes_are_ended(struct engine *e)
 {
 	struct dsec_id id = function_of(e->d, "left", "sleep 1000", NULL);
@@ -340,6 +362,7 @@ static const struct claim claims[] = {
 	CLAIM(a_name_is_one_function_until_it_is_removed),
 	CLAIM(an_image_in_use_by_a_function_is_not_removed),
 	CLAIM(a_cancelled_request_ends_its_calls),
+	CLAIM(calls_that_last_keep_no_other_function_from_its_own),
 	CLAIM(calls_of_a_client_that_goes_are_ended),
 };
 
