@@ -118,7 +118,7 @@ static bool compiled(struct dsec *d, struct dsec_id function, struct bytes sourc
 
 	*ret = (struct bytes){ malloc(BYTES_MAX), 0 };
 	while (!last) {
-		struct dsec_event *e;
+		struct dsec_event *e = NULL;
 		const struct dsec_called *called;
 		int r = ticket < 0 ? (int)ticket : dsec_wait(d, ticket, -1, &e);
 
