@@ -186,7 +186,7 @@ static uint32_t judge(struct dsec *d, struct dsec_id function, struct bytes prog
 	}
 	ticket = dsec_invoke(d, NULL, function, inputs, count);
 	while (!last) {
-		struct dsec_event *e;
+		struct dsec_event *e = NULL;
 		int r = ticket < 0 ? (int)ticket : dsec_wait(d, ticket, -1, &e);
 
 		if (r < 0)
