@@ -94,6 +94,29 @@ class Loadgen(Engine):
         run = subprocess.run([*storms, "none"], capture_output=True, text=True, timeout=RUN_S)
         self.assertEqual((run.returncode, "what is none?" in run.stderr), (2, True))
 
+    def calls(self, *options):
+        """Scenarios that are no sandbox's life have an account of their own."""
+        report = self.folder / "calls.json"
+        report.unlink(missing_ok=True)
+        run = subprocess.run(self.loadgen("--json", str(report), *options), capture_output=True,
+                             text=True, timeout=RUN_S)
+        row = json.loads(report.read_text())
+        self.assertEqual((run.returncode == 0, row["name"] in run.stdout), (row["good"], True))
+        self.assertEqual(row["asked"], row["done"] + row["refused"] + row["failed"])
+        return row
+
+    def test_calls_no_ops_and_bursts_are_accounted_for_and_leave_nothing(self):
+        for scenario in ("call-fresh", "call-domain", "mixed", "no-op"):
+            row = self.calls("--scenario", scenario, "--seconds", "0.5", "--warmup", "0")
+            self.assertTrue(row["good"], row)
+            self.assertGreater(row["p99_us"], 0)
+        row = self.calls("--scenario", "burst", "--count", "300")
+        self.assertEqual((row["asked"], row["done"], row["refused"]), (300, 300, 0))
+        row = self.calls("--scenario", "call-domain", "--seconds", "0.2", "--echo", "/nosuch")
+        self.assertEqual((row["good"], row["done"]), (False, 0))
+        self.assertIn("argv0", row["trouble"])
+        self.assert_clean(self.drive("--scenario", "ready", "--seconds", "0.5"))
+
     def test_open_loop_asks_at_the_rate(self):
         row = self.drive("--scenario", "exec", "--seconds", "2", "--warmup", "0", "--rate", "100")
         self.assert_clean(row)

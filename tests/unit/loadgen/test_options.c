@@ -83,6 +83,24 @@ Test(options, all_are_taken)
 	cr_assert_eq(options.load.in_flight, 7);
 }
 
+Test(options, calls_have_a_program_and_no_ops_come_one_at_a_time)
+{
+	const char *calls[] = { "dsec-loadgen", "--scenario", "call-domain",
+				"--echo",	"/bin/cat",   NULL };
+	const char *none[] = { "dsec-loadgen", "--scenario", "no-op", "--spin-us", "50", NULL };
+	struct options options;
+	struct words words;
+
+	cr_assert_eq(parse(&words, &options, calls), 0);
+	cr_assert_eq(options.load.scenario->kind, LOAD_CALL_DOMAIN);
+	cr_assert_str_eq(options.load.echo, "/bin/cat");
+	cr_assert_eq(options.load.in_flight, 32);
+	cr_assert_eq(parse(&words, &options, none), 0);
+	cr_assert_eq(options.load.scenario->kind, LOAD_NOOP);
+	cr_assert_eq(options.load.spin_us, 50);
+	cr_assert_eq(options.load.in_flight, 1);
+}
+
 Test(options, an_open_loop_has_room_for_many)
 {
 	const char *argv[] = { "dsec-loadgen", "--rate", "100", NULL };
