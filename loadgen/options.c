@@ -4,6 +4,8 @@
  */
 #include "loadgen/options.h"
 
+#include "loadgen/number.h"
+
 #include <dsec/dsec.h>
 
 #include <errno.h>
@@ -93,17 +95,6 @@ static const struct option choices[] = {
 	{ "help", no_argument, NULL, CHOICE_HELP },
 	{ 0 },
 };
-
-static int number_parse(const char *text, double least, double most, double *ret)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !isfinite(value) || value < least || value > most)
-		return -EINVAL;
-	*ret = value;
-	return 0;
-}
 
 static int count_parse(const char *text, uint32_t least, uint32_t most, uint32_t *ret)
 {

@@ -1,11 +1,11 @@
 /*
  * The command line of dsec-storms. Called by its main. Must hold: every value is checked here.
  */
+#include "loadgen/number.h"
 #include "loadgen/storms.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,17 +68,6 @@ static const struct option choices[] = {
 	{ "help", no_argument, NULL, CHOICE_HELP },
 	{ 0 },
 };
-
-static int number_parse(const char *text, double least, double most, double *ret)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !isfinite(value) || value < least || value > most)
-		return -EINVAL;
-	*ret = value;
-	return 0;
-}
 
 /* Times `unit`, as a whole number. */
 static int count_parse(const char *text, double most, double unit, uint32_t *ret)
