@@ -30,7 +30,8 @@ struct invocation {
 	struct invocation *next;   /* of those of its function that wait */
 	uint32_t cursor, index;	   /* the next input: in the list, and its number */
 	uint32_t left, running;
-	uint32_t dropped; /* at the end of the share: refused or cancelled, to be told */
+	uint32_t dropped; /* refused or cancelled, to be told: those before `end` */
+	uint32_t end;	  /* from here on all were told */
 	uint32_t credit;  /* calls to begin before the client must have room again */
 	bool is_queued, is_resting;
 };

@@ -175,7 +175,7 @@ static struct status status_dropped(const struct invocation *invocation)
 	return s;
 }
 
-/* Those at the end of the share that are not called. */
+/* Those that are not called, from the last one on: a cancel adds what comes before them. */
 static void invocation_drop(struct invocation *invocation)
 {
 	struct part *part = invocation->part;
@@ -184,7 +184,8 @@ static void invocation_drop(struct invocation *invocation)
 			      .status = status_dropped(invocation) };
 
 	for (int i = 0; invocation->dropped && i < REFUSALS_PER_TURN; i++) {
-		e.index = (uint16_t)(part->first + part->count - invocation->dropped--);
+		invocation->dropped--;
+		e.index = (uint16_t)--invocation->end;
 		if (!part->cancelled)
 			tenancy_of(part)->stats.refused++;
 		part_emit(part, &e);
@@ -312,6 +313,7 @@ void invoke_part(struct part *part)
 	room = function->waiting < CALLS_WAITING_MAX ? CALLS_WAITING_MAX - function->waiting : 0;
 	invocation->left = part->count < room ? part->count : room;
 	invocation->dropped = part->count - invocation->left;
+	invocation->end = part->first + part->count;
 	function->waiting += invocation->left;
 	invocation_step(invocation);
 	calls_pump(part->shard);

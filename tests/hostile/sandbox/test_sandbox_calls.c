@@ -35,7 +35,7 @@ static const struct attack {
 static struct dsec_id attack_make(struct engine *e, const struct attack *attack, uint32_t isolation)
 {
 	const struct dsec_function_opts opts = { .isolation = isolation,
-						 .wall_ms = (uint32_t)longer(400),
+						 .wall_ms = 300 + 100 * slowness(),
 						 .pids_max = 100,
 						 .disk_bytes = 8 << 20,
 						 .output_bytes = 100000 };
@@ -89,27 +89,32 @@ static void what_is_too_much_is_refused_and_accounted_for(struct engine *e)
 	static const struct dsec_bytes inputs[CALLS_MAX];
 	const struct dsec_function_opts opts = { .wall_ms = 1 };
 	struct dsec_id id = function_of(e->d, "much", "sleep 5", &opts);
+	const int kept = slowness() > 1 ? 1 : 2; /* the others are cancelled */
 	uint32_t called = 0, refused = 0;
 	int64_t tickets[REQUESTS];
 
 	for (int i = 0; i < REQUESTS; i++)
 		tickets[i] = calls_start(e->d, id, inputs, CALLS_MAX);
+	for (int i = kept; i < REQUESTS; i++) {
+		int r = dsec_cancel(e->d, tickets[i]);
+
+		expect(r == 0 || r == -ENOENT); /* it may have been refused as a whole */
+	}
 	for (int i = 0; i < REQUESTS; i++) {
-		if (i >= 2)
-			expect(dsec_cancel(e->d, tickets[i]) == 0 || errno);
 		auto_calls struct calls calls = calls_wait(e->d, tickets[i], CALLS_MAX);
 
 		for (uint32_t n = 0; n < CALLS_MAX; n++) {
 			const struct dsec_status *s = &calls.all[n].status;
 
-			expect(calls.all[n].times == 1);
+			expect(calls.all[n].times == 1 ||
+			       (!calls.all[n].times && calls.last.code == DSEC_CANCELLED));
 			called += calls.all[n].result.size != 0;
 			refused += s->code == DSEC_REFUSED;
 			expect(s->code != DSEC_REFUSED || s->retry_after_ms);
 		}
 	}
 	note("%u called, %u refused of %u", called, refused, REQUESTS * CALLS_MAX);
-	expect(called >= 2 * CALLS_MAX && refused);
+	expect(called >= (uint32_t)kept * CALLS_MAX && refused);
 	expect(function_end(e->d, id).code == DSEC_OK);
 }
 

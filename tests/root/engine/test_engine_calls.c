@@ -44,7 +44,7 @@ static const struct judged programs[] = {
 static void judge(struct engine *e, const struct judged *program, uint32_t isolation)
 {
 	const struct dsec_function_opts opts = { .isolation = isolation,
-						 .cpu_ms = 300,
+						 .cpu_ms = (uint32_t)longer(300),
 						 .output_bytes = 40000,
 						 .wall_ms = (uint32_t)longer(20000) };
 	struct dsec_id id = function_of(e->d, program->name, program->script, &opts);
