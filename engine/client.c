@@ -297,6 +297,7 @@ static int client_welcome(struct client *client)
 	r = client_memory_init(memory, shard->node, &client->hello, client->channel_count);
 	if (r < 0)
 		return r;
+	memory->layout.home_shard = 1 + (client->channel_count > 1 ? 0 : shard->number);
 	if (ring)
 		fds[fd_count++] = memory->fd;
 	for (uint32_t i = 0; r >= 0 && ring && i < client->channel_count; i++) {

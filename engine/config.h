@@ -54,6 +54,7 @@ enum {
 	TENANT_UIDS_MAX = 16,
 	/* Requests remembered by their ids: 30 MiB a shard when full; at 10,000 a second, 13 s. */
 	RECORDS_PER_SHARD = 131072,
+	RECORDS_BYTES_PER_SHARD = 48 << 20, /* of their results */
 };
 
 /* Of each there is an engine's own; a tenant has what it is given, or a part of what is left. */

@@ -40,7 +40,8 @@ static int node_identify(struct node *node)
 	struct timespec now;
 	uint32_t random;
 
-	if (getrandom(&random, sizeof random, 0) != sizeof random)
+	if (getrandom(&random, sizeof random, 0) != sizeof random ||
+	    getrandom(node->claim_keys, sizeof node->claim_keys, 0) != sizeof node->claim_keys)
 		return -EIO;
 	clock_gettime(CLOCK_REALTIME, &now);
 	node->epoch = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;

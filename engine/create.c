@@ -12,7 +12,6 @@
 #include "engine/image.h"
 #include "engine/limits.h"
 #include "engine/news.h"
-#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/shard.h"
@@ -32,6 +31,7 @@ struct creation {
 	const char *excess_of; /* the limit */
 	uint32_t retry_ms;
 	struct status failure; /* of the image: of every one */
+	bool is_done;	       /* one was not only refused */
 	bool pumping, resting;
 };
 
@@ -178,14 +178,12 @@ static struct status check_fields(struct creation *creation)
 static void creation_end(struct creation *creation, const struct status *status)
 {
 	struct part *part = creation->part;
-	struct status ok = STATUS_OK;
 
+	part->undone = !creation->is_done && !status;
 	part->work = NULL;
 	if (creation->image.image)
 		image_put(part->shard, creation->image.image);
 	free(creation);
-	record_end(&tenancy_of(part)->records, part->request->entry.request_id,
-		   status ? status : &ok, NULL);
 	part_end(part, status, NULL);
 }
 
@@ -194,7 +192,9 @@ static void emit_failed(struct part *part, uint32_t index, const struct status *
 	struct emission e = { .kind = DSEC_EV_CREATED,
 			      .index = (uint16_t)index,
 			      .status = *status };
+	struct creation *creation = part->work;
 
+	creation->is_done |= status->code != DSEC_REFUSED;
 	part_emit(part, &e);
 }
 
@@ -209,7 +209,9 @@ static void emit_created(struct part *part, const struct sandbox *sandbox)
 		.body = &body,
 		.bytes = sizeof body,
 	};
+	struct creation *creation = part->work;
 
+	creation->is_done = true;
 	part_emit(part, &e);
 }
 
@@ -477,19 +479,16 @@ void create_part(struct part *part)
 {
 	struct shard *shard = part->shard;
 	struct creation *creation;
-	struct record *record;
 	struct status s;
 	int r;
 
-	r = record_begin(&tenancy_of(part)->records, &part->request->entry, &record);
-	if (r < 0) {
-		create_replay(part, r, record);
+	if (part->request->claim.state == CLAIM_AGAIN) {
+		create_replay(part);
 		return;
 	}
 	creation = calloc(1, sizeof *creation);
 	if (!creation) {
 		s = status_of_errno(-ENOMEM, "create", "request");
-		record_end(&tenancy_of(part)->records, part->request->entry.request_id, &s, NULL);
 		part_end(part, &s, NULL);
 		return;
 	}

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "engine/base/cleanup.h"
-#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/sandbox.h"
 #include "engine/selection.h"
@@ -107,28 +106,18 @@ static void replay_more(struct mail *mail, void *owner)
 		replay_end(part, NULL);
 }
 
-void create_replay(struct part *part, int error, const struct record *record)
+void create_replay(struct part *part)
 {
-	struct status s = record_refusal(error, record);
-	struct replay *replay;
+	struct replay *replay = NULL;
+	struct status s = status_of_errno(-ENOMEM, "create", "replay");
 
-	if (!record || record->op != DSEC_OP_CREATE || record->state != RECORD_ENDED ||
-	    part->count > CREATE_COUNT_MAX) {
-		part_end(part, &s, NULL);
-		return;
-	}
-	/* What was wrong with it as a whole was told once, and none was made. */
-	if (record->status.code) {
-		replay_end(part, &record->status);
-		return;
-	}
-	replay = calloc(1, sizeof *replay + part->count * sizeof *replay->places);
+	if (part->count <= CREATE_COUNT_MAX)
+		replay = calloc(1, sizeof *replay + part->count * sizeof *replay->places);
 	if (!replay) {
-		s = status_of_errno(-ENOMEM, "create", "replay");
 		part_end(part, &s, NULL);
 		return;
 	}
-	memcpy(replay->request_id, record->id, sizeof replay->request_id);
+	memcpy(replay->request_id, part->request->entry.request_id, sizeof replay->request_id);
 	part->work = replay;
 	part_again(part, replay_more);
 }

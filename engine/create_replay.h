@@ -2,7 +2,6 @@
 #pragma once
 
 struct part;
-struct record;
 
 /* error, record: of record_begin(). Ends the part. */
-void create_replay(struct part *part, int error, const struct record *record);
+void create_replay(struct part *part);

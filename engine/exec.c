@@ -16,7 +16,6 @@
 #include "engine/exec_state.h"
 #include "engine/exec_wish.h"
 #include "engine/news.h"
-#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
 #include "engine/tenancy.h"
@@ -340,6 +339,20 @@ struct exec *exec_find(const struct sandbox *sandbox, uint64_t number)
 	return exec;
 }
 
+static struct exec *find_by_request(struct exec *exec, const uint8_t id[16])
+{
+	while (exec && memcmp(exec->request_id, id, sizeof exec->request_id) != 0)
+		exec = exec->next;
+	return exec;
+}
+
+struct exec *exec_of_request(const struct sandbox *sandbox, const uint8_t id[16])
+{
+	struct exec *exec = find_by_request(sandbox->execs, id);
+
+	return exec ? exec : find_by_request(sandbox->kept, id);
+}
+
 /* Among those that run, of its tenant and of its client; else the limit's name. */
 static const char *place_take(struct tenancy *tenancy, const struct part *part)
 {
@@ -394,26 +407,21 @@ void exec_part(struct part *part)
 	static const uint64_t beginning[EXEC_STREAMS];
 	struct shard *shard = part->shard;
 	struct exec *exec = NULL;
-	struct record *record;
 	struct status s;
-	int r;
 
-	r = record_begin(&tenancy_of(part)->records, &part->request->entry, &record);
-	if (r < 0) {
-		exec_replay(part, r, record);
+	if (part->request->claim.state == CLAIM_AGAIN) {
+		exec_replay(part);
 		return;
 	}
 	s = exec_begin(part, &exec);
 	if (s.code) {
 		if (exec)
 			exec_free(exec);
-		record_end(&tenancy_of(part)->records, part->request->entry.request_id, &s, NULL);
+		exec_record_failure(part, &s);
 		part->work = NULL;
 		part_end(part, &s, NULL);
 		return;
 	}
-	if (record)
-		record->exec = exec->number;
 	memcpy(exec->request_id, part->request->entry.request_id, sizeof exec->request_id);
 	if (part->request->body.exec.flags & DSEC_EXEC_STREAM)
 		reader_begin(exec, &exec->owner, beginning, exec->window_bytes);

@@ -146,6 +146,40 @@ void exec_overdue(struct exec *exec)
 	exec_conclude(exec, 0);
 }
 
+static void record_write(struct tenancy *tenancy, const uint8_t id[16], const struct emission *e)
+{
+	static const struct request nobody; /* what is recorded has no ticket */
+	struct dsec_ring_event event;
+	char payload[sizeof(struct dsec_wire_result) + sizeof(struct dsec_wire_status)];
+
+	emission_write(&nobody, e, &event, payload);
+	claim_record(tenancy, id, &event, payload, event.bytes);
+}
+
+static void exec_record(const struct exec *exec, const struct dsec_wire_result *result)
+{
+	const struct emission e = {
+		.kind = DSEC_EV_DONE,
+		.flags = result->flags & DSEC_RESULT_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0,
+		.subject = exec->sandbox->id,
+		.exec = exec->number,
+		.body = result,
+		.bytes = result->size,
+		.status = exec->result_status,
+	};
+
+	record_write(exec->sandbox->tenancy, exec->request_id, &e);
+}
+
+void exec_record_failure(const struct part *part, const struct status *status)
+{
+	const struct emission e = { .kind = DSEC_EV_DONE,
+				    .subject = part->request->entry.subject,
+				    .status = *status };
+
+	record_write(tenancy_of(part), part->request->entry.request_id, &e);
+}
+
 void exec_conclude(struct exec *exec, int error)
 {
 	struct dsec_wire_result *result = &exec->result, recorded;
@@ -174,8 +208,7 @@ void exec_conclude(struct exec *exec, int error)
 	recorded = *result;
 	for (int i = 0; i < EXEC_STREAMS; i++)
 		recorded.outputs[i].truncated = recorded.outputs[i].total_bytes > 0;
-	record_end(&exec->sandbox->tenancy->records, exec->request_id, &exec->result_status,
-		   &recorded);
+	exec_record(exec, &recorded);
 	if (exec->owner.part && !exec->owner.live) {
 		exec_answer_captured(exec, exec->owner.part, 0);
 		exec->owner.part = NULL;
@@ -270,15 +303,15 @@ static bool replay_joins(struct exec *exec, struct part *part)
 }
 
 /* All that is left of it is how it ended: who read its streams is told what is missing. */
-static void replay_gaps(struct part *part, const struct record *record)
+static void replay_gaps(struct part *part, const struct dsec_wire_result *result)
 {
 	const struct dsec_wire_exec *wish = &part->request->body.exec;
 
 	for (int i = 0; i < EXEC_STREAMS && wish->flags & DSEC_EXEC_STREAM; i++) {
-		uint64_t total = record->result.outputs[i].total_bytes, missing;
+		uint64_t total = result->outputs[i].total_bytes, missing;
 		struct emission e = { .kind = DSEC_EV_GAP,
-				      .subject = record->subject,
-				      .exec = record->result.exec,
+				      .subject = part->request->entry.subject,
+				      .exec = result->exec,
 				      .stream = (uint16_t)(i + 1),
 				      .offset = wish->resume[i],
 				      .body = &missing,
@@ -290,31 +323,25 @@ static void replay_gaps(struct part *part, const struct record *record)
 	}
 }
 
-void exec_replay(struct part *part, int error, const struct record *record)
+/* The first one's claim says how it ended, if it has. */
+void exec_replay(struct part *part)
 {
-	const struct dsec_ring_request *entry = &part->request->entry;
-	bool same = record && record->op == DSEC_OP_EXEC &&
-		    record->subject.hi == entry->subject.hi &&
-		    record->subject.lo == entry->subject.lo;
-	struct status s = record_refusal(error, record);
-	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_REPLAYED };
-	struct sandbox *sandbox = same ? sandbox_of(part) : NULL;
-	struct exec *exec = sandbox ? exec_find(sandbox, record->exec) : NULL;
+	const struct request *request = part->request;
+	const struct claim *claim = &request->claim;
+	struct sandbox *sandbox = sandbox_of(part);
+	struct exec *exec = sandbox ? exec_of_request(sandbox, request->entry.request_id) : NULL;
+	struct dsec_wire_result result = { 0 };
+	struct status s = record_refusal(-EEXIST);
 
 	if (exec && replay_joins(exec, part))
 		return;
-	if (!same || record->state != RECORD_ENDED) {
+	if (claim->is_running) {
 		part_end(part, &s, NULL);
 		return;
 	}
-	replay_gaps(part, record);
-	e.subject = record->subject;
-	e.exec = record->result.exec;
-	e.status = record->status;
-	if (record->result.size) {
-		e.flags |= record->result.flags & DSEC_RESULT_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0;
-		e.body = &record->result;
-		e.bytes = sizeof record->result;
-	}
-	part_end(part, NULL, &e);
+	/* What we recorded: a result, a status, or both. */
+	if (claim->last.bytes >= sizeof result)
+		memcpy(&result, claim->payload, sizeof result);
+	replay_gaps(part, &result);
+	claim_answer(part);
 }

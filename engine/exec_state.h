@@ -114,6 +114,8 @@ struct status exec_limit_refusal(const struct exec *exec);
 
 /* Its place among those that run is free again. */
 void exec_place_give(struct tenancy *tenancy, uint64_t client);
+/* The one that a request of this id started. */
+struct exec *exec_of_request(const struct sandbox *sandbox, const uint8_t id[16]);
 /* One that runs, or is kept; NULL. */
 struct exec *exec_find(const struct sandbox *sandbox, uint64_t number);
 /* Nothing more is taken for it, and what waits is told. Any number of times. */
@@ -179,7 +181,9 @@ void exec_answer_running(const struct exec *exec, struct part *part);
 /* The same, after head and tail. */
 void exec_answer_captured(const struct exec *exec, struct part *part, uint16_t flags);
 /* The same request again: as if it had never been away, where that is known. */
-void exec_replay(struct part *part, int error, const struct record *record);
+void exec_replay(struct part *part);
+/* It never began: recorded under its id. */
+void exec_record_failure(const struct part *part, const struct status *status);
 
 /* ---- exec_attach.c ---- */
 

@@ -15,7 +15,6 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/file_state.h"
-#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
 #include "engine/tenancy.h"
@@ -504,7 +503,6 @@ static struct file *file_new(struct sandbox *sandbox, struct part *part)
 	file->control_fd = file->out_fd = -1;
 	for (int i = 0; i < 3; i++)
 		file->helper_fds[i] = -1;
-	memcpy(file->request_id, part->request->entry.request_id, sizeof file->request_id);
 	file->next = sandbox->files;
 	file->link = &sandbox->files;
 	if (file->next)
@@ -521,16 +519,8 @@ void file_part(struct part *part)
 	struct shard *shard = part->shard;
 	struct sandbox *sandbox = sandbox_of(part);
 	struct file *file = NULL;
-	struct record *record = NULL;
 	struct status s = STATUS_OK;
-	int r = 0;
 
-	if (verb_has_effects(part->request->body.file.verb))
-		r = record_begin(&tenancy_of(part)->records, &part->request->entry, &record);
-	if (r < 0) {
-		file_replay(part, r, record);
-		return;
-	}
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		s = status_absent();
 	else if (!(file = file_new(sandbox, part)))
@@ -540,7 +530,6 @@ void file_part(struct part *part)
 	if (s.code) {
 		if (file)
 			file_free(file);
-		record_end(&tenancy_of(part)->records, part->request->entry.request_id, &s, NULL);
 		part_end(part, &s, NULL);
 		return;
 	}
@@ -561,7 +550,6 @@ void file_part_cancel(struct part *part)
 	if (!file)
 		return;
 	file->hurries = true;
-	file->forsaken = part->request->detached; /* set before the cancel was sent */
 	if (!file->committed)
 		file_cut(file, &s);
 	else if (file->started)

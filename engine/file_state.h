@@ -40,7 +40,6 @@ struct file {
 	char *packet; /* FILE_PACKET_BYTES, and one more to see what is too long */
 	bool receiving, asking, outlet_open, outlet_over, silent; /* silent: no more packets */
 	bool started, run_over, cut;
-	bool forsaken;		 /* cancelled because its client went: it may ask again */
 	bool committed, hurries; /* it may take effect; it has only a moment left for that */
 	uint32_t rows;
 	struct guest_done done; /* checked; packet 0: none yet */
@@ -50,7 +49,6 @@ struct file {
 	bool (*is_settled)(const struct file *file);
 	struct timer limit;
 	char user[USER_BYTES_MAX];
-	uint8_t request_id[16];
 };
 
 /* Something changed: the flow goes on if that is what it waited for. */
@@ -68,5 +66,3 @@ void file_commit(struct file *file);
 void file_receive(struct file *file);
 /* To its request, if that still listens, and to the record. error: of its flow. */
 void file_report(struct file *file, int error);
-/* The same request again: what it ended with, or why nobody can say. */
-void file_replay(struct part *part, int error, const struct record *record);

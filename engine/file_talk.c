@@ -13,10 +13,8 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/file.h"
-#include "engine/records.h"
 #include "engine/request.h"
 #include "engine/shard.h"
-#include "engine/tenancy.h"
 
 static const char *const step_names[] = {
 	[GUEST_STEP_NONE] = "helper",	  [GUEST_STEP_ASK] = "request",
@@ -301,32 +299,10 @@ void file_report(struct file *file, int error)
 	file->part = NULL;
 	file->sandbox->files_asked--;
 	part->work = NULL;
-	if (file->forsaken && e.status.code == DSEC_CANCELLED)
-		record_forget(&file->sandbox->tenancy->records, file->request_id);
-	else
-		record_end(&file->sandbox->tenancy->records, file->request_id, &e.status, NULL);
 	if (file->asking) /* its mail is under way: it ends when that comes back */
 		status_merge(&part->status, &e.status);
 	else
 		part_end(part, NULL, &e);
-}
-
-void file_replay(struct part *part, int error, const struct record *record)
-{
-	const struct dsec_ring_request *entry = &part->request->entry;
-	const bool same = record && record->op == DSEC_OP_FILE &&
-			  record->subject.hi == entry->subject.hi &&
-			  record->subject.lo == entry->subject.lo;
-	struct status s = record_refusal(error, record);
-	struct emission e = { .kind = DSEC_EV_DONE, .flags = DSEC_EVENT_REPLAYED };
-
-	if (!same || record->state != RECORD_ENDED) {
-		part_end(part, &s, NULL);
-		return;
-	}
-	e.subject = record->subject;
-	e.status = record->status;
-	part_end(part, NULL, &e);
 }
 
 void files_end(struct sandbox *sandbox)

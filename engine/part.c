@@ -60,6 +60,8 @@ static void event_deliver(struct mail *mail, void *owner)
 	struct event_mail *m = container_of(mail, struct event_mail, mail);
 
 	(void)owner; /* the request's home */
+	if (m->request->entry.op == DSEC_OP_CHANGE && m->event.kind == DSEC_EV_ROW)
+		claim_note_row(m->request, m->event.subject);
 	if (!m->request->detached)
 		channel_post(m->request->channel, &m->event, m->payload);
 	free(m); /* the allocator takes memory of other threads back without a lock */
@@ -71,7 +73,9 @@ void part_emit(struct part *part, const struct emission *e)
 	uint32_t bytes = emission_bytes(e);
 	struct event_mail *m;
 
-	if (request->detached && request->home == part->shard)
+	/* What was changed is recorded, whoever hears of it. */
+	if (request->detached && request->home == part->shard &&
+	    request->entry.op != DSEC_OP_CHANGE)
 		return;
 	m = malloc(sizeof *m + bytes);
 	if (!m) {

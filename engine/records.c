@@ -1,6 +1,6 @@
 /*
- * At most once, by request id. Called by the create and exec ops on the shard that does the work. A
- * table of fixed size: begin, find and evict take constant time and allocate nothing.
+ * At most once, by request id. Called by claim.c on the shard that an id belongs to. A
+ * table of fixed size: begin, find and evict take constant time.
  */
 #include "engine/records.h"
 
@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+
+#include "engine/wire.h"
 
 static uint64_t id_ms(const uint8_t id[16])
 {
@@ -46,18 +48,19 @@ uint64_t records_clock_ms(uint64_t epoch_ms, uint64_t epoch_ns)
 	return epoch_ms + (records_clock_ns() - epoch_ns) / 1000000;
 }
 
-int records_init(struct records *records, uint32_t count, uint64_t epoch_ms, uint64_t epoch_ns)
+int records_init(struct records *records, const struct records_options *o)
 {
-	*records = (struct records){ .count = count,
+	*records = (struct records){ .count = o->count,
 				     .shift = 63,
-				     .floor_ms = epoch_ms,
-				     .epoch_ms = epoch_ms,
-				     .epoch_ns = epoch_ns };
+				     .bytes_max = o->bytes_max,
+				     .floor_ms = o->epoch_ms,
+				     .epoch_ms = o->epoch_ms,
+				     .epoch_ns = o->epoch_ns };
 	if (getrandom(records->keys, sizeof records->keys, 0) != sizeof records->keys)
 		return -EIO;
-	while (1ull << (64 - records->shift) < count)
+	while (1ull << (64 - records->shift) < o->count)
 		records->shift--;
-	records->all = calloc(count, sizeof *records->all);
+	records->all = calloc(o->count, sizeof *records->all);
 	records->buckets = calloc(1ull << (64 - records->shift), sizeof *records->buckets);
 	if (records->all && records->buckets)
 		return 0;
@@ -67,6 +70,8 @@ int records_init(struct records *records, uint32_t count, uint64_t epoch_ms, uin
 
 void records_done(struct records *records)
 {
+	for (uint32_t i = 0; records->bytes && i < records->count; i++)
+		free(records->all[i].payload);
 	free(records->all);
 	free(records->buckets);
 	*records = (struct records){ 0 };
@@ -92,11 +97,34 @@ static void record_unlink(struct records *records, const struct record *record)
 	*at = record->next;
 }
 
+static void payload_drop(struct records *records, struct record *record)
+{
+	if (record->payload)
+		records->bytes -=
+			record->last.bytes + record->row_count * sizeof(struct dsec_wire_id);
+	free(record->payload);
+	record->payload = NULL;
+}
+
 static void record_evict(struct records *records, struct record *record)
 {
 	record_unlink(records, record);
+	payload_drop(records, record);
+	record->state = RECORD_FREE;
 	if (record->at_ms > records->floor_ms)
 		records->floor_ms = record->at_ms;
+}
+
+/* Where payloads take too much the oldest records go, too. */
+static void bytes_evict(struct records *records)
+{
+	for (uint32_t i = 0; records->bytes > records->bytes_max && i < records->count; i++) {
+		struct record *record = &records->all[records->oldest];
+
+		records->oldest = (records->oldest + 1) % records->count;
+		if (record->state != RECORD_FREE)
+			record_evict(records, record);
+	}
 }
 
 bool record_is_stale(const struct records *records, const uint8_t id[16])
@@ -104,31 +132,27 @@ bool record_is_stale(const struct records *records, const uint8_t id[16])
 	return !wire_is_zero(id, 16) && id_ms(id) <= records->floor_ms;
 }
 
-int record_begin(struct records *records, const struct dsec_ring_request *entry,
-		 struct record **ret)
+int record_begin(struct records *records, const uint8_t id[16], uint64_t body, struct record **ret)
 {
-	uint64_t at_ms = id_ms(entry->request_id);
+	uint64_t at_ms = id_ms(id);
 	struct record *record;
 	uint32_t *bucket;
 
-	*ret = NULL;
-	if (wire_is_zero(entry->request_id, sizeof entry->request_id))
-		return 0;
-	*ret = record_find(records, entry->request_id);
+	*ret = record_find(records, id);
 	if (*ret)
-		return -EEXIST;
+		return (*ret)->body == body ? -EEXIST : -EBADE;
 	if (at_ms > records_clock_ms(records->epoch_ms, records->epoch_ns) + RECORD_AHEAD_MS_MAX)
 		return -ERANGE;
 	if (at_ms <= records->floor_ms)
 		return -ESTALE;
 	record = &records->all[records->at];
 	records->at = (records->at + 1) % records->count;
-	if (record->state != RECORD_FREE)
+	if (record->state != RECORD_FREE) {
 		record_evict(records, record);
-	*record = (struct record){
-		.op = entry->op, .state = RECORD_RUNNING, .at_ms = at_ms, .subject = entry->subject
-	};
-	memcpy(record->id, entry->request_id, sizeof record->id);
+		records->oldest = records->at;
+	}
+	*record = (struct record){ .state = RECORD_RUNNING, .at_ms = at_ms, .body = body };
+	memcpy(record->id, id, sizeof record->id);
 	bucket = bucket_of(records, record->id);
 	record->next = *bucket;
 	*bucket = (uint32_t)(record - records->all) + 1;
@@ -136,17 +160,27 @@ int record_begin(struct records *records, const struct dsec_ring_request *entry,
 	return 0;
 }
 
-void record_end(struct records *records, const uint8_t id[16], const struct status *status,
-		const struct dsec_wire_result *result)
+void record_end(struct records *records, const uint8_t id[16], const struct dsec_ring_event *last,
+		const char *payload, uint32_t row_count)
 {
 	struct record *record = record_find(records, id);
+	size_t bytes = last->bytes + row_count * sizeof(struct dsec_wire_id);
 
 	if (!record)
 		return;
+	payload_drop(records, record);
+	record->payload = bytes ? malloc(bytes) : NULL;
+	if (bytes && !record->payload) {
+		record_evict(records, record); /* as good as forgotten: unknown from now on */
+		return;
+	}
+	if (bytes)
+		memcpy(record->payload, payload, bytes);
 	record->state = RECORD_ENDED;
-	record->status = *status;
-	if (result)
-		record->result = *result;
+	record->last = *last;
+	record->row_count = row_count;
+	records->bytes += bytes;
+	bytes_evict(records);
 }
 
 void record_forget(struct records *records, const uint8_t id[16])
@@ -156,10 +190,11 @@ void record_forget(struct records *records, const uint8_t id[16])
 	if (!record)
 		return;
 	record_unlink(records, record);
+	payload_drop(records, record);
 	record->state = RECORD_FREE;
 }
 
-struct status record_refusal(int error, const struct record *record)
+struct status record_refusal(int error)
 {
 	struct status s = { .code = DSEC_UNKNOWN,
 			    .blame = DSEC_BLAME_PLATFORM,
@@ -171,12 +206,12 @@ struct status record_refusal(int error, const struct record *record)
 		s.code = DSEC_INVALID;
 		s.blame = DSEC_BLAME_CALLER;
 		s.detail = "from the future of the engine's clock, see HELLO";
-	} else if (record && record->state == RECORD_RUNNING) {
+	} else if (error == -EEXIST) {
 		s.code = DSEC_CONFLICT;
 		s.blame = DSEC_BLAME_CALLER;
 		s.retry_after_ms = 100;
 		s.detail = "a request with this id is still under way";
-	} else if (record) {
+	} else if (error == -EBADE) {
 		s.code = DSEC_CONFLICT;
 		s.blame = DSEC_BLAME_CALLER;
 		s.detail = "the id was used for another request";

@@ -53,6 +53,7 @@ static void request_free(struct request *request)
 	channel_request_over(channel, request);
 	if (request->parts != &request->only)
 		free(request->parts);
+	claim_free(&request->claim);
 	free((void *)request->payload.payload);
 	quota_give(home_tenancy(request), QUOTA_REQUESTS, 1);
 	pool_put(&home->requests, request);
@@ -83,23 +84,14 @@ static void part_final_late(struct part *part)
 	       sizeof code);
 }
 
-static void request_last(struct request *request)
+/* What it says last, of all its parts. */
+static void last_write(struct request *request, struct dsec_ring_event *ret, char *ret_payload)
 {
-	struct part *part = &request->parts[0];
 	struct dsec_wire_check sum = { .size = sizeof sum };
 	struct emission e = { .kind = DSEC_EV_DONE,
 			      .flags = DSEC_EVENT_LAST,
 			      .subject = request->entry.subject };
-	struct dsec_ring_event event;
-	char payload[sizeof sum + sizeof(struct dsec_wire_status)];
 
-	if (request->part_count == 1 && part->has_final) {
-		part->final.flags |= DSEC_EVENT_LAST;
-		if (request->late && part->final.code == DSEC_CANCELLED)
-			part_final_late(part);
-		channel_post(request->channel, &part->final, part->final_payload);
-		return;
-	}
 	for (uint32_t i = 0; i < request->part_count; i++) {
 		status_merge(&e.status, &request->parts[i].status);
 		check_add(&sum, &request->parts[i].check);
@@ -115,8 +107,29 @@ static void request_last(struct request *request)
 		e.status.code = DSEC_DEADLINE;
 	for (uint32_t i = 0; i < request->part_count; i++)
 		e.flags |= request->parts[i].replayed ? DSEC_EVENT_REPLAYED : 0;
-	emission_write(request, &e, &event, payload);
-	channel_post(request->channel, &event, payload);
+	emission_write(request, &e, ret, ret_payload);
+}
+
+/* Recorded before it is told. */
+static void request_last(struct request *request)
+{
+	struct part *part = &request->parts[0];
+	struct dsec_ring_event event;
+	char text[sizeof(struct dsec_wire_check) + sizeof(struct dsec_wire_status)];
+	const char *payload = text;
+
+	if (request->part_count == 1 && part->has_final) {
+		part->final.flags |= DSEC_EVENT_LAST;
+		if (request->late && part->final.code == DSEC_CANCELLED)
+			part_final_late(part);
+		event = part->final;
+		payload = part->final_payload;
+	} else {
+		last_write(request, &event, text);
+	}
+	claim_end(request, &event, payload);
+	if (!request->detached)
+		channel_post(request->channel, &event, payload);
 }
 
 /* A create whose sandboxes end with their connection. */
@@ -130,9 +143,8 @@ static void request_settle(struct request *request)
 {
 	if (request->parts_ended < request->part_count || request->holds)
 		return;
-	if (!request->detached)
-		request_last(request);
-	else if (request_is_disposable(request) && !request->home->stopping)
+	request_last(request);
+	if (request->detached && request_is_disposable(request) && !request->home->stopping)
 		sandboxes_disconnect(request->home, request->client); /* made since it went */
 	for (uint32_t i = 0; i < request->part_count; i++)
 		free(request->parts[i].final_payload);
@@ -144,7 +156,8 @@ static void part_arrived(struct mail *mail, void *owner)
 	struct part *part = container_of(mail, struct part, mail);
 
 	(void)owner; /* part->shard */
-	op_of(part->request)->run(part);
+	if (claim_of_part(part))
+		op_of(part->request)->run(part);
 }
 
 /* `started`: what the parts before it did, where they take turns. */
@@ -206,6 +219,8 @@ static void request_cancel(struct request *request)
 	if (request->cancelled || !op || !op->cancel)
 		return;
 	request->cancelled = true;
+	if (request->is_unbegun)
+		return; /* request_cancel_again() */
 	for (uint32_t i = 0; i < request->part_count; i++) {
 		struct part *part = &request->parts[i];
 
@@ -213,6 +228,15 @@ static void request_cancel(struct request *request)
 		request_hold(request);
 		shard_send(request->home, part->shard, &part->cancel_mail);
 	}
+}
+
+/* What came too early is told now, behind the beginning. */
+void request_cancel_again(struct request *request)
+{
+	if (!request->cancelled)
+		return;
+	request->cancelled = false;
+	request_cancel(request);
 }
 
 void request_detach(struct request *request)
@@ -366,7 +390,7 @@ static struct status request_check(struct request *request)
 	     entry->subject.lo >> DSEC_ID_SHARD_SHIFT >= request->home->node->shard_count))
 		/* Of another engine: what an id from before this one may have run is unknown. */
 		return record_is_stale(&home_tenancy(request)->records, entry->request_id) ?
-			       record_refusal(-ESTALE, NULL) :
+			       record_refusal(-ESTALE) :
 			       status_absent();
 	if (op->target == TARGET_TICKET) {
 		struct status status = request_take_target(request);
@@ -401,16 +425,17 @@ static void parts_share_count(struct request *request)
 	}
 }
 
-static uint32_t create_shard(struct request *request)
+/* Where its record is; without an id in turn. */
+static uint32_t shard_of_id(struct request *request)
 {
 	const uint8_t *id = request->entry.request_id;
 	uint32_t shards = request->home->node->shard_count;
 
-	if (request->body.create.count > 1)
+	if (request->entry.op == DSEC_OP_CREATE && request->body.create.count > 1)
 		return 0;
 	if (wire_is_zero(id, sizeof request->entry.request_id))
 		return ++request->home->rotation % shards;
-	return id[15] % shards;
+	return claim_shard(id, shards);
 }
 
 static uint32_t request_first_shard(struct request *request, enum target target)
@@ -424,7 +449,8 @@ static uint32_t request_first_shard(struct request *request, enum target target)
 	case TARGET_TURNS:
 		return 0;
 	case TARGET_CREATE:
-		return create_shard(request);
+	case TARGET_ID:
+		return shard_of_id(request);
 	case TARGET_INVOKE:
 		return ++request->home->rotation % request->home->node->shard_count;
 	case TARGET_JOURNAL:
@@ -461,12 +487,19 @@ static int request_spread(struct request *request, const struct op_info *op)
 	return 0;
 }
 
-/* Ends before it has parts. */
-static void request_refuse(struct request *request, const struct status *status)
+void request_stand_alone(struct request *request)
 {
+	if (request->parts != &request->only)
+		free(request->parts);
 	request->parts = &request->only;
 	request->part_count = 1;
 	request->only = (struct part){ .request = request, .shard = request->home };
+}
+
+/* Ends before its parts begin. */
+void request_refuse(struct request *request, const struct status *status)
+{
+	request_stand_alone(request);
 	part_end(&request->only, status, NULL);
 }
 
@@ -483,6 +516,24 @@ static void request_overflow(struct channel *channel, const struct dsec_ring_req
 	emission_write(&stand_in, &e, &event, payload);
 	channel->shard->tenancies[channel->tenant->index].stats.refused++;
 	channel_post(channel, &event, payload);
+}
+
+void request_go(struct request *request)
+{
+	const bool turns = op_of(request)->target == TARGET_TURNS;
+
+	for (uint32_t i = 0; i < (turns ? 1 : request->part_count); i++)
+		part_send(&request->parts[i], 0);
+}
+
+void request_post(struct request *request, const struct emission *e)
+{
+	struct dsec_ring_event event;
+	char payload[sizeof(struct dsec_wire_status)];
+
+	emission_write(request, e, &event, payload);
+	if (!request->detached)
+		channel_post(request->channel, &event, payload);
 }
 
 bool request_has_place(const struct channel *channel)
@@ -539,6 +590,6 @@ void request_begin(struct channel *channel, const struct dsec_ring_request *entr
 	if (entry->timeout_ms && op->cancel)
 		(void)timer_set(&home->timers, &request->deadline, /* full: no deadline, as 0 */
 				io_now_ns(home->io) + entry->timeout_ms * 1000000ull);
-	for (uint32_t i = 0; i < (op->target == TARGET_TURNS ? 1 : request->part_count); i++)
-		part_send(&request->parts[i], 0);
+	if (!claim_holds(request) && !claim_begin(request))
+		request_go(request);
 }

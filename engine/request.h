@@ -11,6 +11,7 @@
 #include "dsec/ring.h"
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
+#include "engine/claim.h"
 #include "engine/status.h"
 #include "engine/wire.h"
 
@@ -19,6 +20,7 @@ struct shard;
 struct request;
 struct sandbox;
 struct tenant;
+struct emission;
 
 struct part {
 	struct mail mail;	 /* out, then home */
@@ -31,6 +33,7 @@ struct part {
 	bool cancelled, ended;
 	bool replayed; /* from the record: nothing was done again */
 	bool unheard;  /* the client is gone: told after part_again_with_room() */
+	bool undone;   /* nothing of it was done, and it may be asked again */
 	void (*more)(struct mail *mail, void *owner);
 	struct dsec_wire_check check; /* gathered */
 	struct status status;	      /* the worst of the part: decides the LAST */
@@ -53,6 +56,8 @@ struct request {
 	uint32_t holds;		/* cancels and requests under way that name it */
 	struct request *target; /* INPUT, CREDIT: the request they name, held */
 	bool cancelled, late, detached;
+	bool is_unbegun; /* its claim is asked of another shard */
+	struct claim claim;
 	struct timer deadline;
 	/* decoded payloads that parts read */
 	union {
@@ -98,6 +103,13 @@ static inline uint32_t requests_in_flight_max(uint16_t op, uint32_t requests_max
 void request_detach(struct request *request);
 /* The channel has room for events again, or is closed. */
 void requests_have_room(struct channel *channel);
+
+/* For claims, at home: its parts are sent to their shards; it ends without them. */
+void request_go(struct request *request);
+void request_cancel_again(struct request *request);
+void request_stand_alone(struct request *request);
+void request_refuse(struct request *request, const struct status *status);
+void request_post(struct request *request, const struct emission *e);
 
 /* Delivered at the request's home, behind all that the part emitted. */
 void request_part_home(struct mail *mail, void *owner);

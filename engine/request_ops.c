@@ -31,7 +31,7 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 			      .for_everyone = true },
 	[DSEC_OP_SIGNAL] = { "signal", TARGET_SUBJECT, 0, signal_part, .cancel = NULL },
 	[DSEC_OP_RESIZE] = { "resize", TARGET_SUBJECT, 0, resize_part, .cancel = NULL },
-	[DSEC_OP_IMAGE] = { "image", TARGET_HOME, sizeof(struct dsec_wire_image), image_part,
+	[DSEC_OP_IMAGE] = { "image", TARGET_ID, sizeof(struct dsec_wire_image), image_part,
 			    image_part_cancel, .input = image_input, .needs_client = true,
 			    .for_everyone = true },
 	[DSEC_OP_CHECK] = { "check", TARGET_ALL, 0, check_part, .cancel = NULL,

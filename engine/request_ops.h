@@ -11,7 +11,7 @@ struct request;
 
 /*
  * TURNS: all shards, one after the other in order of their numbers. CREATE, INVOKE: one shard, or
- * where there is more to do a share of it for each.
+ * where there is more to do a share of it for each. ID: the shard of its request id.
  */
 enum target {
 	TARGET_HOME,
@@ -19,6 +19,7 @@ enum target {
 	TARGET_ALL,
 	TARGET_TURNS,
 	TARGET_CREATE,
+	TARGET_ID,
 	TARGET_INVOKE,
 	TARGET_TICKET,
 	TARGET_JOURNAL

@@ -76,6 +76,9 @@ static void quotas_set(struct tenancy *tenancy)
 static int tenancy_init(struct tenancy *tenancy, struct shard *shard, struct tenant *tenant)
 {
 	const struct node *node = shard->node;
+	struct records_options records = { .count = tenant->limits[TENANT_RECORDS],
+					   .epoch_ms = node->epoch,
+					   .epoch_ns = node->epoch_ns };
 	const uint32_t news_bytes = even_part(shard, NEWS_BATCH_BYTES) & ~7u;
 	int r;
 
@@ -90,8 +93,8 @@ static int tenancy_init(struct tenancy *tenancy, struct shard *shard, struct ten
 		      news_bytes > NEWS_BATCH_BYTES_MIN ? news_bytes : NEWS_BATCH_BYTES_MIN);
 	if (r < 0)
 		return r;
-	return records_init(&tenancy->records, tenant->limits[TENANT_RECORDS], node->epoch,
-			    node->epoch_ns);
+	records.bytes_max = even_part(shard, RECORDS_BYTES_PER_SHARD);
+	return records_init(&tenancy->records, &records);
 }
 
 int tenancies_init(struct shard *shard)

@@ -49,10 +49,26 @@ static int random_take(struct dsec *d, uint8_t *bytes, uint32_t count)
 }
 
 /*
- * UUIDv7: 48 bits of the engine's milliseconds, most significant first, then chance; the last byte
- * counts, since creates go to the shards by it: in turn is more even than by chance.
+ * A byte for the shard that shall have the record: the one that is asked anyway. Creates go to the
+ * shards by it: in turn is more even than by chance.
  */
-static int request_id_new(struct dsec *d, uint8_t id[16])
+static uint32_t record_shard(const struct dsec *d, const struct dsec_ring_request *request,
+			     uint32_t chance)
+{
+	uint32_t shard = (uint32_t)(request->subject.lo >> DSEC_ID_SHARD_SHIFT);
+
+	if (request->op == DSEC_OP_CREATE)
+		return d->id_next;
+	if (!request->subject.lo && d->welcome.home_shard)
+		shard = d->welcome.home_shard - 1;
+	return shard < d->welcome.shards && shard <= UINT8_MAX ? shard : chance;
+}
+
+/*
+ * UUIDv7: 48 bits of the engine's milliseconds, most significant first, then chance; the last byte
+ * says where the record is.
+ */
+static int request_id_new(struct dsec *d, const struct dsec_ring_request *request, uint8_t id[16])
 {
 	uint64_t now_ms = d->welcome.clock_ms;
 	int r;
@@ -65,7 +81,7 @@ static int request_id_new(struct dsec *d, uint8_t id[16])
 		id[at] = (uint8_t)(now_ms >> (40 - 8 * at));
 	id[6] = (id[6] & 0x0f) | 0x70;
 	id[8] = (id[8] & 0x3f) | 0x80;
-	id[15] = d->id_next;
+	id[15] = (uint8_t)record_shard(d, request, id[15]);
 	return 0;
 }
 
@@ -93,7 +109,7 @@ static int request_identify(struct dsec *d, const struct dsec_call *call,
 
 	if (submission->internal || memcmp(call->request_id, none, sizeof(none)))
 		return 0;
-	return request_id_new(d, request->request_id);
+	return request_id_new(d, request, request->request_id);
 }
 
 /* One try. On failure there is no ticket. */
@@ -125,8 +141,7 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 		dsec__ticket_release(d, ticket);
 		return r;
 	}
-	if (!submission->internal)
-		d->id_next++;
+	d->id_next += submission->op == DSEC_OP_CREATE;
 	submission->payload = NULL;
 	dsec__ticket_depart(d, ticket);
 	ticket->capture = submission->capture;

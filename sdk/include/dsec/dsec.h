@@ -84,7 +84,12 @@ struct dsec_event {
 /*
  * How a call is made. NULL, or a NULL queue: the events are fetched with dsec_wait().
  * timeout_ms 0: the engine's ceiling. request_id: the idempotency key (UUIDv7: its first 48 bits
- * are milliseconds of the engine's clock); zero: the library makes one.
+ * are milliseconds of the engine's clock); zero: the library makes one. Under one id of a tenant
+ * what changes something (a create, destroy, change, exec, signal, resize, port, function that is
+ * registered or removed, image that is imported or removed, file that is written, made, removed or
+ * renamed) happens once: the same again has the first one's result, with DSEC_REPLAYED; another
+ * request is DSEC_CONFLICT, and so is the same while it is under way, with a time; an id older than
+ * what the engine remembers is DSEC_UNKNOWN. What ended with DSEC_REFUSED may be asked again.
  */
 struct dsec_call {
 	uint32_t size, timeout_ms;
@@ -149,8 +154,9 @@ int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
  *		on where they were, with a DSEC_EV_GAP for what is gone. While it is still under
  *		way it is asked for until the call's timeout, or without one for reconnect_ms.
  *		Sandboxes with DSEC_DISCONNECT_DESTROY went with the connection.
- *	another engine: a create or exec that may have run ends with DSEC_UNKNOWN, the sandboxes of
- *		the one before are DSEC_ABSENT. Other requests are answered by the new one.
+ *	another engine: what changes something and may have run ends with DSEC_UNKNOWN, the
+ *		sandboxes of the one before are DSEC_ABSENT. Other requests, and a destroy by ids,
+ *		are answered by the new one.
  *
  * What was told is not told again: no CREATED, STARTED or row comes twice. Events that were not
  * fetched yet stay. Each queue gets one event of kind DSEC_EV_RECONNECTED, whose ticket is -1 and

@@ -83,7 +83,8 @@ struct dsec_ring_welcome {
 	/* offsets from a channel's start */
 	uint32_t submission_at, completion_at, buffer_at;
 	uint32_t stream_payload_max; /* largest payload of one message */
-	uint32_t reserved[17];
+	uint32_t home_shard;	     /* of channel 0, counted from 1; 0: not told */
+	uint32_t reserved[16];
 	char text[64]; /* why it was refused, for people */
 };
 
@@ -178,8 +179,11 @@ enum dsec_op {
 struct dsec_ring_request {
 	uint64_t ticket; /* the client's; every event carries it; unique while in flight */
 	/*
-	 * Idempotency key, a UUIDv7 by the engine's clock; zero: none. A create of one sandbox is
-	 * done by shard request_id[15] % shards, so that a retry meets the record of the first.
+	 * Idempotency key, a UUIDv7 by the engine's clock; zero: none. What changes something
+	 * happens once under it: the same again has the first one's result, REPLAYED; anything else
+	 * is a CONFLICT; older than what is remembered, UNKNOWN. The record is with shard
+	 * request_id[15] % shards, which makes the sandbox of a create: a hop less where that is
+	 * the subject's, or channel 0's (home_shard) without one.
 	 */
 	uint8_t request_id[16];
 	struct dsec_wire_id subject;
