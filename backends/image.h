@@ -36,6 +36,8 @@ struct image_record {
 
 /* Of an open image file. -ENODATA: it has none; -EBADMSG: it is damaged, and must not be used. */
 int image_record_read(int fd, struct image_record *ret);
+/* -EBADMSG: it says of itself that it is larger than it is. What is no EROFS is fine here. */
+int image_size_check(int fd);
 /* As JSON; its bytes, or -ENOSPC, -EINVAL. */
 int image_record_text(const struct image_record *record, char *ret, size_t bytes);
 /* Behind the EROFS of `fd`, which has erofs_bytes. For the importer. */

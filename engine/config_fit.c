@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
@@ -43,10 +45,30 @@ static void shards_fit(struct config *config)
 	log_info("%u shards are enough for %u sandboxes", config->shards, config->sandboxes_max);
 }
 
+/* What was named must be there; where the defaults are missing, starting them says so. */
+static int program_check(const struct config *config, const char *option, const char *path)
+{
+	struct stat st;
+	int r = 0;
+
+	if (!config_is_given(config, option))
+		return 0;
+	if (stat(path, &st) < 0 || access(path, X_OK) < 0)
+		r = -errno;
+	else if (!S_ISREG(st.st_mode))
+		r = -EACCES;
+	if (r < 0)
+		log_error("--%s %s: %s: it must be a program", option, path, strerror(-r));
+	return r;
+}
+
 int config_check(struct config *config)
 {
 	struct machine machine;
 
+	if (program_check(config, "launcher", config->launcher_path) < 0 ||
+	    program_check(config, "importer", config->import_path) < 0)
+		return -EINVAL;
 	shards_fit(config);
 	machine_read(config, &machine);
 	return config_fit(config, &machine);

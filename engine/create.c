@@ -119,7 +119,7 @@ static struct status image_failed(int result)
 				   "letters, digits and . _ - : in parts separated by /";
 	} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
 		s.blame = DSEC_BLAME_CALLER;
-		s.detail = "the image's file is not EROFS, or damaged";
+		s.detail = "the image's file is not EROFS, damaged or cut off";
 	} else if (result == -ETXTBSY) {
 		s.code = DSEC_CONFLICT;
 		s.blame = DSEC_BLAME_CALLER;

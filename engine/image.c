@@ -153,7 +153,9 @@ static int record_load(const char *path, struct image_record **ret)
 		return -ENOMEM;
 	if (fd < 0)
 		return 0; /* the mount says what is wrong */
-	r = image_record_read(fd, record);
+	r = image_size_check(fd);
+	if (r >= 0)
+		r = image_record_read(fd, record);
 	if (r < 0)
 		return r == -ENODATA ? 0 : r;
 	*ret = take_ptr(record);

@@ -2,6 +2,7 @@
  * The record behind an image's EROFS. Written by the importer, read by the engine when it mounts
  * the file. Must hold: what is read is bounded and checked, since a file may come from anywhere.
  */
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,6 +15,8 @@
 #include "engine/base/json.h"
 
 #define FOOTER_MAGIC 0x31474d4943455344ull /* "DSECIMG1" */
+
+enum { EROFS_SUPER_AT = 1024, EROFS_MAGIC = 0xe0f5e1e2, EROFS_48BIT = 0x80 };
 
 /* The last bytes of the file. */
 struct footer {
@@ -179,6 +182,39 @@ static int record_parse(const struct json_value *object, struct image_record *re
 	if (list_read(object, "env", record, &record->env_count) < 0 ||
 	    list_read(object, "entrypoint", record, &record->entrypoint_count) < 0 ||
 	    list_read(object, "cmd", record, &record->cmd_count) < 0)
+		return -EBADMSG;
+	return 0;
+}
+
+/* The beginning of an EROFS, as far as it says how large that is. */
+struct superblock {
+	uint32_t magic, checksum, compatible;
+	uint8_t block_bits, slots;
+	uint16_t blocks_high; /* of an EROFS with 48 bits for a block; else the root */
+	uint64_t inodes, epoch;
+	uint32_t fixed_ns, blocks;
+	uint8_t unused[40];
+	uint32_t incompatible;
+};
+
+_Static_assert(sizeof(struct superblock) == 88, "as on disk: its last field at 80");
+
+int image_size_check(int fd)
+{
+	struct superblock super;
+	struct stat st;
+	uint64_t blocks;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (pread(fd, &super, sizeof super, EROFS_SUPER_AT) != sizeof super ||
+	    le32toh(super.magic) != EROFS_MAGIC)
+		return 0;
+	blocks = le32toh(super.blocks);
+	if (le32toh(super.incompatible) & EROFS_48BIT)
+		blocks |= (uint64_t)le16toh(super.blocks_high) << 32;
+	if (super.block_bits < 9 || super.block_bits > 16 ||
+	    blocks > (uint64_t)st.st_size >> super.block_bits)
 		return -EBADMSG;
 	return 0;
 }

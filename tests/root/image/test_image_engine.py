@@ -346,9 +346,19 @@ class ImageTest(unittest.TestCase):
         data = bytearray(path.read_bytes())
         data[-80] ^= 1 << 7
         path.write_bytes(data)
-        self.bad("create", "broken", says=["not EROFS, or damaged"])
+        self.bad("create", "broken", says=["not EROFS, damaged or cut off"])
         self.assertIn("broken", self.rows())
         self.good("image", "rm", "broken")
+
+    def test_a_file_that_was_cut_off_is_refused_at_once(self):
+        self.bring("short", self.base(entry("large", os.urandom(300000))))
+        path = self.images / "short.erofs"
+        whole = path.read_bytes()
+        for size in (len(whole) - 8192, len(whole) // 2, 4096, 2000):
+            path.unlink()  # another file: the engine has not seen it
+            path.write_bytes(whole[:size])
+            self.bad("create", "short", says=["damaged or cut off", "[caller]"])
+        self.good("image", "rm", "short")
 
     # ---- ends ----
 

@@ -523,6 +523,14 @@ class Refusal(unittest.TestCase):
         self.assertEqual(told.returncode, 2)
         self.assertIn("must be started by root", told.stderr)
 
+    def test_program_that_is_not_there_is_refused_by_its_path(self):
+        for option in ("--launcher", "--importer"):
+            for path, why in (("/nope", "No such file"), ("/etc", "Permission denied"),
+                              ("/etc/passwd", "Permission denied")):
+                told = self.run_dsecd(DSECD, "--instance", "kt-fit", option, path)
+                self.assertEqual(told.returncode, 2, told.stderr)
+                self.assertIn(f"{option} {path}: {why}", told.stderr)
+
     def test_option_that_does_not_fit_is_refused_and_a_default_is_reduced(self):
         limits = ["prlimit", "--nofile=1024:1024"]
         told = self.run_dsecd(
