@@ -99,7 +99,7 @@ struct config {
 	uint32_t inbounds_max;		   /* connections to ports at once, per shard: 256 */
 	uint32_t clients_max;		   /* 256 */
 	uint32_t creates_per_s;		   /* of the node, with a burst of as many: 0, no limit */
-	uint32_t requests_max;		   /* in flight per channel: 64 */
+	uint32_t requests_max;		   /* in flight per channel that asks: 512 */
 	uint32_t creates_waiting_max;	   /* admitted but not started, per shard: 4096 */
 	uint32_t slot_uses_max;		   /* before an untouched root is remade anyway: 1000 */
 	uint32_t ttl_default_s;		   /* 86400 */

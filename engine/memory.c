@@ -23,6 +23,7 @@ enum {
 	ARENA_BYTES_MIN = 128 << 10,
 	PAGE_BYTES = 4096,
 	BUFFER_ENTRIES = 64,
+	REQUESTS_DEFAULT = 64, /* of a client that does not ask for more */
 };
 
 static uint32_t power_of_two(uint32_t n)
@@ -47,7 +48,7 @@ static uint32_t round_up(uint32_t bytes, uint32_t to)
 static void layout_fill(struct dsec_ring_welcome *w, const struct node *node,
 			const struct dsec_ring_hello *hello)
 {
-	uint32_t requests = hello->requests_max ? hello->requests_max : node->config->requests_max;
+	uint32_t requests = hello->requests_max ? hello->requests_max : REQUESTS_DEFAULT;
 
 	w->magic = DSEC_RING_MAGIC;
 	w->major = DSEC_RING_MAJOR;

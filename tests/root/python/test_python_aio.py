@@ -30,15 +30,18 @@ class AioTest(PythonTest):
 
     def test_500_execs_at_once(self):
         async def body(client, sandbox):
+            sandboxes = [sandbox, *await client.create_many(9, "small", ttl=600)]
+
             async def one(number):
-                result = await sandbox.exec(["sh", "-c", f"echo {number}; exit {number % 7}"])
+                result = await sandboxes[number % 10].exec(["sh", "-c", f"echo {number}; exit {number % 7}"])
                 self.assertEqual((result.code, result.stdout), (number % 7, b"%d\n" % number))
-                return result.exec
+                return number % 10, result.exec
 
             numbers = await asyncio.gather(*map(one, range(fewer(500, 100))))
             self.assertEqual(len(set(numbers)), len(numbers))
-            self.assertEqual((await sandbox.inspect()).execs_running, 0)
+            self.assertEqual((await client.check())["execs"], 0)
             self.assertEqual(client._link._exchanges, {})
+            await client.destroy([one.id for one in sandboxes])
 
         self.run_in_loop(body)
         self.assertEqual(len(list(Path("/proc/self/task").iterdir())), 1, "no thread was started")
@@ -57,7 +60,7 @@ class AioTest(PythonTest):
                 await cancel_after(seconds, ["sh", "-c", "sleep 4444 & exec sleep 4444"])
                 self.assertEqual((await sandbox.inspect()).execs_running, 0, seconds)
             await cancel_after(0.3, ["sleep", "4444"], input=bytes(4 << 20))
-            tasks = [asyncio.create_task(sandbox.exec(["sleep", "4444"])) for _ in range(100)]
+            tasks = [asyncio.create_task(sandbox.exec(["sleep", "4444"])) for _ in range(60)]
             await asyncio.sleep(0.1)
             for task in tasks:
                 task.cancel()
@@ -69,6 +72,29 @@ class AioTest(PythonTest):
                     await sandbox.exec(["sleep", "4444"])
             self.assertEqual((await sandbox.inspect()).execs_running, 0)
             self.assertEqual(client._link._exchanges, {})
+
+        self.run_in_loop(body)
+
+    def test_hundreds_of_programs_run_at_once_and_leave_room_to_end_them(self):
+        async def body(client, sandbox):
+            sandboxes = await client.create_many(10, "small", ttl=600)
+            # As many as fit, 384, and some that wait for one to end.
+            tasks = [asyncio.create_task(one.exec(["sleep", "4444"]))
+                     for one in sandboxes for _ in range(40)]
+            while (await client.check())["execs"] < 384:
+                await asyncio.sleep(0.05)
+            for row in await sandboxes[0].execs():
+                await sandboxes[0].signal(row.exec, signal.SIGKILL, everyone=True)
+            results = await asyncio.gather(*tasks[:40])
+            self.assertEqual({result.signal for result in results}, {9})
+            while (await client.check())["execs"] != 360:
+                await asyncio.sleep(0.05)
+            for task in tasks[40:]:
+                task.cancel()
+            await asyncio.wait(tasks[40:])
+            self.assertEqual({task.cancelled() for task in tasks[40:]}, {True})
+            self.assertEqual((await client.check())["execs"], 0)
+            await client.destroy([one.id for one in sandboxes])
 
         self.run_in_loop(body)
 
