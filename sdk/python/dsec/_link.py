@@ -89,6 +89,9 @@ class Link:
         finally:
             self.leave()
 
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def settle(self, undo: Callable[[], None]) -> None:
         """Runs what undoes a request."""
         undo()

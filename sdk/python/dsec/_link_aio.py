@@ -172,6 +172,9 @@ class Link:
             self._watched = False
             self._loop.remove_reader(self._fd)
 
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     async def settle(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Waits for what undoes a request; it goes on when the waiting task is cancelled again."""
         task = self._loop.create_task(undo())

@@ -13,10 +13,10 @@ from dsec._events import Event
 from dsec._link import Exchange, Link
 from dsec._requests import Data, Request, Started
 from dsec._file_requests import PIECE_BYTES, pieces
-from dsec.errors import DsecCancelledError, DsecError, error_make
+from dsec.errors import DsecCancelledError, DsecError, DsecRefusedError, error_make
 from dsec.values import Chunk, Result
 
-END_S = 5.0
+END_S, PAUSE_S, KILLS_MAX = 5.0, 0.02, 100
 
 
 def finish(link: Link, request: Request[Any]) -> Any:
@@ -264,10 +264,19 @@ class Process:
             # Not cancelled before: that leaves a program that is about to start to itself.
             self.started(END_S)
         if self.exec:
-            self.kill()
+            self._kill_surely()
         self._exchange.drop(END_S)
         if last and self.exec:  # its request was over before, by a deadline
             finish(self._link, _requests.attach(self.sandbox, self.exec, {}, False, None))
+
+    def _kill_surely(self) -> None:
+        """One that is starting is asked again a moment later."""
+        for _ in range(KILLS_MAX):
+            try:
+                self.kill()
+                return
+            except DsecRefusedError as error:
+                self._link.pause(error.retry_after or PAUSE_S)
 
     def __del__(self) -> None:
         if not self._result and not self._error and not self._link.closed:

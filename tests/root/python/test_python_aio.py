@@ -84,7 +84,12 @@ class AioTest(PythonTest):
             while (await client.check())["execs"] < 384:
                 await asyncio.sleep(0.05)
             for row in await sandboxes[0].execs():
-                await sandboxes[0].signal(row.exec, signal.SIGKILL, everyone=True)
+                while True:
+                    try:
+                        await sandboxes[0].signal(row.exec, signal.SIGKILL, everyone=True)
+                        break
+                    except dsec.DsecRefusedError as error:  # it is starting
+                        await asyncio.sleep(error.retry_after or 0.01)
             results = await asyncio.gather(*tasks[:40])
             self.assertEqual({result.signal for result in results}, {9})
             while (await client.check())["execs"] != 360:
