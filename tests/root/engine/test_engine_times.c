@@ -28,7 +28,7 @@ static void a_silent_program_ends_by_its_own_reason_and_keeps_what_it_wrote(stru
 	struct dsec_id id = sandbox_make(e->d);
 	struct command silent = SH("echo a; sleep 9"), busy = silent, both = silent;
 
-	silent.idle_timeout_ms = 300;
+	silent.idle_timeout_ms = longer(300);
 	silent.timeout_ms = 30000;
 	auto_ran struct ran first = command_run(e->d, id, &silent);
 
@@ -37,12 +37,12 @@ static void a_silent_program_ends_by_its_own_reason_and_keeps_what_it_wrote(stru
 	/* One that writes now and then, to either stream, is not silent. */
 	busy = (struct command)SH("for i in 1 2 3 4 5; do sleep 0.15; echo $i; sleep 0.15;"
 				  "echo $i >&2; done");
-	busy.idle_timeout_ms = 300;
+	busy.idle_timeout_ms = longer(300);
 	auto_ran struct ran second = command_run(e->d, id, &busy);
 
 	expect(ran_exited(&second, 0));
-	both.timeout_ms = 300;
-	both.idle_timeout_ms = 5000;
+	both.timeout_ms = longer(300);
+	both.idle_timeout_ms = longer(5000);
 	auto_ran struct ran third = command_run(e->d, id, &both);
 
 	expect(ended_for(&third, DSEC_TIMEOUT));
