@@ -180,6 +180,7 @@ struct box_usage {
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes,
 		inodes; /* UINT64_MAX: unknown */
 	uint64_t io_read_bytes, io_written_bytes;
+	uint64_t network_received_bytes, network_sent_bytes; /* by its way out */
 	uint32_t processes;
 	uint64_t oom_kills; /* processes that its memory limit ended */
 	void *owner;

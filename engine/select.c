@@ -275,6 +275,8 @@ static void stats_row(struct part *part, struct sandbox *sandbox, const struct b
 		.inodes = usage->inodes,
 		.io_read_bytes = usage->io_read_bytes,
 		.io_written_bytes = usage->io_written_bytes,
+		.network_received_bytes = usage->network_received_bytes,
+		.network_sent_bytes = usage->network_sent_bytes,
 		.execs_running = sandbox->exec_count,
 		.execs_total = sandbox->exec_next - 1,
 	};

@@ -417,6 +417,8 @@ static void usage_replied(struct launch_call *call, const struct launch_reply *r
 	usage->memory_peak_bytes = alone ? reply->memory_peak_bytes : UINT64_MAX;
 	usage->io_read_bytes = alone ? reply->io_read_bytes : UINT64_MAX;
 	usage->io_written_bytes = alone ? reply->io_written_bytes : UINT64_MAX;
+	usage->network_received_bytes = reply->network_received_bytes;
+	usage->network_sent_bytes = reply->network_sent_bytes;
 	usage->disk_bytes = reply->disk_bytes;
 	usage->inodes = reply->inodes;
 	usage->processes = reply->processes;
@@ -436,6 +438,10 @@ static int container_usage(struct box *box, struct box_usage *usage)
 	container->usage = usage;
 	child_hold(&container->init); /* the box cannot go while the request is in flight */
 	slot_request(c, container->slot, LAUNCH_STAT, &container->usage_call.request);
+	if (container->box.spec.has_egress && container->network) {
+		container->usage_call.request.flags |= LAUNCH_EGRESS;
+		container->usage_call.request.network = container->network->number;
+	}
 	container->usage_call.class = TEAM_START;
 	container->usage_call.done = usage_replied;
 	team_call(&c->team, &container->usage_call);

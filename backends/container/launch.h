@@ -77,8 +77,9 @@ enum launch_flag {
 	 * one. No descriptors come along; the reply carries the master, and a failure none.
 	 */
 	LAUNCH_TTY = 2048,
-	LAUNCH_HOME = 16384,  /* LAUNCH_EXEC: HOME is the user's, after the other variables */
-	LAUNCH_EGRESS = 4096, /* LAUNCH_NETWORK_MAKE, _DROP: with a way to the router */
+	LAUNCH_HOME = 16384, /* LAUNCH_EXEC: HOME is the user's, after the other variables */
+	LAUNCH_EGRESS =
+		4096, /* LAUNCH_NETWORK_MAKE, _DROP, LAUNCH_STAT: with a way to the router */
 	LAUNCH_COUNT = 32768, /* LAUNCH_EXEC: reply with cpu_us, as before the program */
 	LAUNCH_PROVE = 65536, /* LAUNCH_FINISH: is PID 1's sandbox as before: LAUNCH_CLEAN */
 	/*
@@ -218,8 +219,9 @@ struct launch_reply {
 	uint64_t disk_bytes, inodes; /* used in the upper */
 	/* LAUNCH_OOM, LAUNCH_STAT, LAUNCH_FINISH: how many its memory limit killed so far */
 	uint64_t oom_kills;
-	uint64_t io_read_bytes, io_written_bytes; /* LAUNCH_STAT */
+	uint64_t io_read_bytes, io_written_bytes;	     /* LAUNCH_STAT */
+	uint64_t network_received_bytes, network_sent_bytes; /* with LAUNCH_EGRESS; else 0 */
 };
 
 _Static_assert(sizeof(struct launch_request) == 176 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 144, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 160, "no padding");

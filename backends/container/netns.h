@@ -22,6 +22,8 @@ long port_connect(struct worker *w);
 /* netns_egress.c. The worker is in the request's, whose descriptor it is, and stays there. */
 long egress_make(struct worker *w, int ns_fd);
 long egress_drop(struct worker *w); /* fine where there is none */
+/* What went through the way out of the request's, into its reply. */
+long egress_count(struct worker *w);
 
 /* A descriptor of the request's; the worker is in the vault. */
 long network_open(struct worker *w);

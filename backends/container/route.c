@@ -12,13 +12,14 @@
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "backends/container/kernel.h"
 
-enum { MESSAGE_BYTES = 512, ACKNOWLEDGEMENT_BYTES = 1024 };
+enum { MESSAGE_BYTES = 512, ACKNOWLEDGEMENT_BYTES = 1024, LINK_BYTES = 8192 };
 
 struct message {
 	struct nlmsghdr header;
@@ -121,6 +122,54 @@ long route_link_up(int fd, const char *name)
 	m.link.ifi_flags = m.link.ifi_change = IFF_UP;
 	name_add(&m, name);
 	return message_send(fd, &m);
+}
+
+/* The attribute of a link's description; NULL: it has none. */
+static const struct rtattr *attribute_find(const struct nlmsghdr *header, uint16_t type)
+{
+	const char *at = (const char *)header + NLMSG_SPACE(sizeof(struct ifinfomsg));
+	const char *end = (const char *)header + header->nlmsg_len;
+
+	while (end - at >= (ptrdiff_t)sizeof(struct rtattr)) {
+		const struct rtattr *attribute = (const struct rtattr *)at;
+
+		if (attribute->rta_len < sizeof *attribute || attribute->rta_len > end - at)
+			return NULL;
+		if (attribute->rta_type == type)
+			return attribute;
+		at += RTA_ALIGN(attribute->rta_len);
+	}
+	return NULL;
+}
+
+long route_link_count(int fd, const char *name, uint64_t *ret_received, uint64_t *ret_sent)
+{
+	union {
+		struct nlmsghdr header;
+		char bytes[LINK_BYTES];
+	} answer;
+	const struct rtattr *found;
+	struct rtnl_link_stats64 count;
+	struct message m;
+	long r;
+
+	message_begin(&m, RTM_GETLINK, 0, sizeof m.link);
+	m.header.nlmsg_flags = NLM_F_REQUEST; /* the answer is enough */
+	name_add(&m, name);
+	r = KERNEL_CALL(SYS_sendto, fd, (long)&m, m.header.nlmsg_len, 0, 0, 0);
+	if (r >= 0)
+		r = KERNEL_CALL(SYS_recvfrom, fd, (long)&answer, sizeof answer, MSG_DONTWAIT, 0, 0);
+	if (r < 0)
+		return r;
+	if (answer.header.nlmsg_type != RTM_NEWLINK || answer.header.nlmsg_len > (uint64_t)r)
+		return -EPROTO;
+	found = attribute_find(&answer.header, IFLA_STATS64);
+	if (!found || RTA_PAYLOAD(found) < sizeof count)
+		return -EPROTO;
+	memcpy(&count, RTA_DATA(found), sizeof count);
+	*ret_received = count.rx_bytes;
+	*ret_sent = count.tx_bytes;
+	return 0;
 }
 
 long route_link_delete(int fd, const char *name)

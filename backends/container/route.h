@@ -13,6 +13,8 @@ long route_open(void);
 /* A veth pair: `name` here, `peer` in the namespace of peer_ns_fd. */
 long route_pair_make(int fd, const char *name, const char *peer, int peer_ns_fd);
 long route_link_up(int fd, const char *name);
+/* What it received and sent so far. */
+long route_link_count(int fd, const char *name, uint64_t *ret_received, uint64_t *ret_sent);
 long route_link_delete(int fd, const char *name); /* its peer goes too. -ENODEV */
 /* IPv4, in host byte order. */
 long route_address_add(int fd, const char *name, uint32_t address, uint8_t prefix);

@@ -11,6 +11,7 @@
 #include <sys/vfs.h>
 
 #include "backends/container/kernel.h"
+#include "backends/container/netns.h"
 #include "backends/container/spawn.h"
 
 enum { NSFS_TYPE = 0x6e736673 };
@@ -228,6 +229,8 @@ long slot_stat(struct worker *w)
 		return r;
 	r = slot_usage(w);
 	vault_leave(w);
+	if (r >= 0 && w->order.request.flags & LAUNCH_EGRESS)
+		r = egress_count(w);
 	return r;
 }
 

@@ -19,6 +19,8 @@ enum {
 	STATS_PEAK,
 	STATS_READ,
 	STATS_WRITTEN,
+	STATS_RECEIVED,
+	STATS_SENT,
 	STATS_DISK,
 	STATS_INODES
 };
@@ -27,6 +29,8 @@ static const struct column columns[] = {
 	[STATS_EXECS] = { "EXECS", 7 },
 	[STATS_READ] = { "READ", 9 },
 	[STATS_WRITTEN] = { "WRITTEN", 9 },
+	[STATS_RECEIVED] = { "RECEIVED", 9 },
+	[STATS_SENT] = { "SENT", 9 },
 	[STATS_ID] = { "ID", 26 },
 	[STATS_PROCESSES] = { "PROCESSES", 9 },
 	[STATS_CPU] = { "CPU", 10 },
@@ -52,6 +56,10 @@ static void usage_json(const struct dsec_usage *usage)
 	(void)json_object_set_new(object, "inodes", json_amount(usage->inodes));
 	(void)json_object_set_new(object, "io_read_bytes", json_amount(usage->io_read_bytes));
 	(void)json_object_set_new(object, "io_written_bytes", json_amount(usage->io_written_bytes));
+	(void)json_object_set_new(object, "network_received_bytes",
+				  json_amount(usage->network_received_bytes));
+	(void)json_object_set_new(object, "network_sent_bytes",
+				  json_amount(usage->network_sent_bytes));
 	(void)json_object_set_new(object, "execs_running", json_amount(usage->execs_running));
 	(void)json_object_set_new(object, "execs_total", json_amount(usage->execs_total));
 	(void)json_line(stdout, object); /* told at the end, by main() */
@@ -74,6 +82,8 @@ static void usage_show(const struct dsec_usage *usage)
 	table_bytes(&columns[STATS_PEAK], usage->memory_peak_bytes);
 	table_bytes(&columns[STATS_READ], usage->io_read_bytes);
 	table_bytes(&columns[STATS_WRITTEN], usage->io_written_bytes);
+	table_bytes(&columns[STATS_RECEIVED], usage->network_received_bytes);
+	table_bytes(&columns[STATS_SENT], usage->network_sent_bytes);
 	table_bytes(&columns[STATS_DISK], usage->disk_bytes);
 	(void)snprintf(text, sizeof(text), "%" PRIu64, usage->inodes);
 	table_text(&columns[STATS_INODES], usage->inodes == UINT64_MAX ? "-" : text);

@@ -338,7 +338,7 @@ BODY_SAME(dsec_progress, dsec_wire_progress, bytes);
 BODY_SAME(dsec_progress, dsec_wire_progress, read_bytes);
 BODY_SAME(dsec_usage, dsec_wire_stats, id);
 BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
-BODY_SAME(dsec_usage, dsec_wire_stats, execs_total);
+BODY_SAME(dsec_usage, dsec_wire_stats, network_sent_bytes);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
 BODY_SAME(dsec_holdings, dsec_wire_check, callback_max_ns);
 BODY_SAME(dsec_holdings, dsec_wire_check, launchers_lost);

@@ -449,6 +449,7 @@ struct dsec_usage {
 	uint64_t cpu_us, memory_bytes, memory_peak_bytes, disk_bytes, inodes;
 	uint64_t io_read_bytes, io_written_bytes; /* of disks */
 	uint64_t execs_running, execs_total;
+	uint64_t network_received_bytes, network_sent_bytes; /* by its way out */
 };
 
 /* Read now, not remembered. Events: a DSEC_EV_ROW per sandbox, then DSEC_EV_DONE. */

@@ -1259,6 +1259,8 @@ class Usage(ctypes.Structure):
     io_written_bytes: int
     execs_running: int
     execs_total: int
+    network_received_bytes: int
+    network_sent_bytes: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("processes", ctypes.c_uint32),
@@ -1272,6 +1274,8 @@ class Usage(ctypes.Structure):
         ("io_written_bytes", ctypes.c_uint64),
         ("execs_running", ctypes.c_uint64),
         ("execs_total", ctypes.c_uint64),
+        ("network_received_bytes", ctypes.c_uint64),
+        ("network_sent_bytes", ctypes.c_uint64),
     ]
 
 

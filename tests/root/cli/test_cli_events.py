@@ -129,6 +129,7 @@ class EventsTest(EngineFixture):
         told = json.loads(self.good("stats", "--json", idle))
         self.assertEqual((told["execs_running"], told["execs_total"]), (0, 1))
         self.assertIn("io_read_bytes", told)
+        self.assertEqual((told["network_received_bytes"], told["network_sent_bytes"]), (0, 0))
         rows = [json.loads(line)
                 for line in self.good("top", "--json", "--every", "200ms").splitlines()]
         self.assertEqual([row["id"] for row in rows], [busy, idle])

@@ -192,6 +192,39 @@ static void the_internet_is_reached_and_sees_the_hosts_address(struct engine *e)
 	sandbox_end(e->d, id);
 }
 
+static struct dsec_usage usage_now(struct dsec *d, struct dsec_id id)
+{
+	struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
+	int64_t ticket = dsec_stats(d, NULL, &select);
+	struct dsec_usage usage = { 0 };
+	struct dsec_event *event;
+	bool last = false;
+
+	while (!last && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_ROW && expect(event->body))
+			usage = *(const struct dsec_usage *)event->body;
+		dsec_event_free(event);
+	}
+	return usage;
+}
+
+static void what_goes_through_the_way_out_is_counted(struct engine *e)
+{
+	struct dsec_id id = egress_make(e->d), idle = sandbox_make(e->d);
+	struct dsec_usage before = usage_now(e->d, id), after;
+
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	after = usage_now(e->d, id);
+	/* A handshake, a line and a farewell: some hundred bytes each way, and not megabytes. */
+	expect(after.network_received_bytes > before.network_received_bytes + 200);
+	expect(after.network_sent_bytes > before.network_sent_bytes + 150);
+	expect(after.network_received_bytes < 100000 && after.network_sent_bytes < 100000);
+	expect(usage_now(e->d, idle).network_sent_bytes == 0);
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, idle);
+}
+
 static void neither_host_nor_metadata_nor_neighbours_are_reached(struct engine *e)
 {
 	static const char *const closed[] = {
@@ -410,6 +443,7 @@ static void a_range_that_cannot_be_is_refused_with_the_cause(struct engine *e)
 
 static const struct claim claims[] = {
 	CLAIM(the_internet_is_reached_and_sees_the_hosts_address),
+	CLAIM(what_goes_through_the_way_out_is_counted),
 	CLAIM(neither_host_nor_metadata_nor_neighbours_are_reached),
 	CLAIM(its_address_cannot_be_changed_and_nobody_comes_in),
 	CLAIM(it_is_marked_wherever_it_shows),
