@@ -235,6 +235,8 @@ class BlockingTest(PythonTest):
                    for _ in range(3)]
         self.assertEqual([result.stdout for result in results], [b"x\n"] * 3)
         self.assertEqual({result.exec for result in results}, {results[0].exec})
+        with self.assertRaises(dsec.DsecConflictError):
+            self.sh("another", request_id=again)
 
     def test_a_refusal_says_when_to_ask_again(self):
         made = self.client.create_many(200, "small")
