@@ -134,13 +134,17 @@ static bool events_make(struct scene *scene)
 {
 	struct dsec_id ids[100];
 
-	for (int made = 0; made < EVENTS; made += 100 * PER_SANDBOX) {
+	for (int told = 0; told < EVENTS; told += 100 * PER_SANDBOX) {
 		struct pack *pack = pack_create(100);
 		struct dsec_wire_id wire[100];
 		struct raw raw;
+		int made;
 
 		CHECK(raw_open(&raw, scene->engine.socket, DSEC_TRANSPORT_RING) == 0);
-		CHECK(pack_create_ids(&raw, pack, 100, wire) == 100);
+		made = pack_create_ids(&raw, pack, 100, wire);
+		if (made != 100)
+			printf("  made %d of 100\n", made);
+		CHECK(made == 100);
 		raw_close(&raw);
 		for (int i = 0; i < 100; i++)
 			ids[i] = (struct dsec_id){ wire[i].hi, wire[i].lo };

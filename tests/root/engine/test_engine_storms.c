@@ -72,7 +72,7 @@ static void storm_run(struct engine *e, const struct storm *storm, struct dsec_i
 	opts.pids_max = 64;
 	opts.cpu_max_permille = 500;
 	opts.inodes = 2000;
-	c.timeout_ms = 6000;
+	c.timeout_ms = storm->ends ? (uint32_t)longer(15000) : 6000;
 	auto_made struct made made = create_run(e->d, &opts);
 
 	if (!expect(made.created == 1))
