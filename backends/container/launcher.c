@@ -17,6 +17,7 @@
 #include "backends/container/launch.h"
 #include "backends/container/vault.h"
 #include "engine/base/cleanup.h"
+#include "engine/base/exec_report.h"
 
 enum {
 	CHANNEL_BUFFER_BYTES = 2 * LAUNCH_PAYLOAD_BYTES_MAX,
@@ -54,21 +55,6 @@ static void start_run(const struct start *start)
 	_exit(127);
 }
 
-static int start_wait(int report_fd, pid_t pid)
-{
-	int32_t error = 0;
-	ssize_t bytes;
-
-	do
-		bytes = read(report_fd, &error, sizeof error);
-	while (bytes < 0 && errno == EINTR);
-	if (bytes == 0)
-		return 0;
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	return bytes == sizeof error ? -error : -EIO;
-}
-
 static int channel_open(int ret_ends[2])
 {
 	const int bytes = CHANNEL_BUFFER_BYTES;
@@ -91,7 +77,7 @@ static int start_fork(struct start *start, int report_fd, pid_t *ret_pid)
 		start_run(start);
 	(void)close(start->fds[STAGE_REPORT]); /* so that exec ends the report */
 	start->fds[STAGE_REPORT] = -1;
-	r = start_wait(report_fd, pid);
+	r = exec_report_wait(report_fd, pid);
 	if (r == 0)
 		*ret_pid = pid;
 	return r;

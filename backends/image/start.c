@@ -16,6 +16,7 @@
 
 #include "backends/image/import.h"
 #include "engine/base/cleanup.h"
+#include "engine/base/exec_report.h"
 
 enum { STAGE_FD_MIN = 64 };
 
@@ -55,22 +56,6 @@ static void start_child(const struct start *start)
 	_exit(127);
 }
 
-/* The child runs its program, or is reaped. */
-static int start_wait(int report_fd, pid_t pid)
-{
-	int32_t error = 0;
-	ssize_t bytes;
-
-	do
-		bytes = read(report_fd, &error, sizeof error);
-	while (bytes < 0 && errno == EINTR);
-	if (bytes == 0)
-		return 0;
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	return bytes == sizeof error && error > 0 ? -error : -EIO;
-}
-
 /* As fork(), and where it is born is said. No handler of the C library runs. */
 static pid_t start_clone(int group_fd)
 {
@@ -101,7 +86,7 @@ static int start_fork(struct start *start, pid_t *ret_pid)
 	if (pid == 0)
 		start_child(start);
 	(void)close(take_fd(&its)); /* so that exec ends the report */
-	r = start_wait(report, pid);
+	r = exec_report_wait(report, pid);
 	if (r == 0)
 		*ret_pid = pid;
 	return r;
