@@ -409,6 +409,8 @@ static void ask(struct play *play, struct visitor *v)
 	struct pack *pack = pack_choose(play, &entry);
 
 	entry.subject = id_choose(play);
+	if ((entry.op == DSEC_OP_INVOKE || entry.op == DSEC_OP_FUNCTION) && choose(c, 8) != 7)
+		entry.subject = play->known.function;
 	entry.timeout_ms = timeouts[choose(c, 6)];
 	/* Or nobody would end it. */
 	if (entry.op == DSEC_OP_SUBSCRIBE)

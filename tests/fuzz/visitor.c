@@ -84,10 +84,10 @@ static void event_check(struct visitor *v, const struct dsec_ring_event *event, 
 		assert(!status.step[sizeof status.step - 1]);
 		assert(!status.detail[sizeof status.detail - 1]);
 	}
-	/* A sandbox, or a function: those are of the last shard there can be. */
-	if (!event->code &&
-	    (event->kind == DSEC_EV_CREATED ||
-	     (event->kind == DSEC_EV_DONE && last && event->subject.lo >> 52 == 0xfff)))
+	/* A function: they are of the last shard there can be. */
+	if (!event->code && event->kind == DSEC_EV_DONE && last && event->subject.lo >> 52 == 0xfff)
+		v->known->function = event->subject;
+	if (event->kind == DSEC_EV_CREATED && !event->code)
 		v->known->ids[v->known->count++ % IDS_MAX] = event->subject;
 	if (v->wild)
 		return;

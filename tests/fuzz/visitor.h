@@ -16,6 +16,7 @@ enum { TICKETS_MAX = 160, IDS_MAX = 16 };
 struct known_ids {
 	struct dsec_wire_id ids[IDS_MAX];
 	uint32_t count;
+	struct dsec_wire_id function; /* the last one that was registered */
 };
 
 struct visitor {

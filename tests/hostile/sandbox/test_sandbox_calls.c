@@ -34,8 +34,9 @@ static const struct attack {
 
 static struct dsec_id attack_make(struct engine *e, const struct attack *attack, uint32_t isolation)
 {
+	const bool floods = attack->verdict == DSEC_VERDICT_OLE;
 	const struct dsec_function_opts opts = { .isolation = isolation,
-						 .wall_ms = 300 + 100 * slowness(),
+						 .wall_ms = floods ? (uint32_t)longer(10000) : 400,
 						 .pids_max = 100,
 						 .disk_bytes = 8 << 20,
 						 .output_bytes = 100000 };
@@ -85,36 +86,37 @@ static void each_attack_is_answered_and_leaves_nothing(struct engine *e)
 /* Beyond what may wait: refused, with a time, and every input has its answer. */
 static void what_is_too_much_is_refused_and_accounted_for(struct engine *e)
 {
-	enum { REQUESTS = 12 };
+	enum { REQUESTS = 12, FEW = 40 };
 	static const struct dsec_bytes inputs[CALLS_MAX];
 	const struct dsec_function_opts opts = { .wall_ms = 1 };
 	struct dsec_id id = function_of(e->d, "much", "sleep 5", &opts);
-	const int kept = slowness() > 1 ? 1 : 2; /* the others are cancelled */
-	uint32_t called = 0, refused = 0;
+	uint32_t called = 0, refused = 0, asked = 0;
 	int64_t tickets[REQUESTS];
 
+	/* All but the first are taken back: what is of them by then is called. */
 	for (int i = 0; i < REQUESTS; i++)
-		tickets[i] = calls_start(e->d, id, inputs, CALLS_MAX);
-	for (int i = kept; i < REQUESTS; i++) {
-		int r = dsec_cancel(e->d, tickets[i]);
-
-		expect(r == 0 || r == -ENOENT); /* it may have been refused as a whole */
-	}
+		tickets[i] = calls_start(e->d, id, inputs, i ? CALLS_MAX : FEW);
+	for (int i = 1; i < REQUESTS; i++)
+		(void)dsec_cancel(e->d, tickets[i]); /* it may be over */
 	for (int i = 0; i < REQUESTS; i++) {
-		auto_calls struct calls calls = calls_wait(e->d, tickets[i], CALLS_MAX);
+		auto_calls struct calls calls = calls_wait(e->d, tickets[i], i ? CALLS_MAX : FEW);
 
-		for (uint32_t n = 0; n < CALLS_MAX; n++) {
+		for (uint32_t n = 0; n < calls.count; n++) {
 			const struct dsec_status *s = &calls.all[n].status;
 
-			expect(calls.all[n].times == 1 ||
-			       (!calls.all[n].times && calls.last.code == DSEC_CANCELLED));
+			/* Cancelled before it began at all: the last event says so for all. */
+			if (!expect(calls.all[n].times == 1 ||
+				    (!calls.all[n].times && calls.last.code == DSEC_CANCELLED)))
+				note("input %u of request %d came %u times", n, i,
+				     calls.all[n].times);
 			called += calls.all[n].result.size != 0;
 			refused += s->code == DSEC_REFUSED;
 			expect(s->code != DSEC_REFUSED || s->retry_after_ms);
 		}
+		asked += calls.count;
 	}
-	note("%u called, %u refused of %u", called, refused, REQUESTS * CALLS_MAX);
-	expect(called >= (uint32_t)kept * CALLS_MAX && refused);
+	note("%u called, %u refused of %u", called, refused, asked);
+	expect(called >= FEW && refused);
 	expect(function_end(e->d, id).code == DSEC_OK);
 }
 
