@@ -63,7 +63,8 @@ void import_kill_home(struct mail *mail, void *owner);
 
 /* ---- the control thread's ---- */
 
-enum { IMPORTS_MAX = 2 }; /* at once: each may use a CPU and much of the disk's time */
+/* At once, of one tenant alone; of several one each. Each may use a CPU and the disk's time. */
+enum { IMPORTS_MAX = 2 };
 
 struct imports {
 	struct importing *live;

@@ -123,6 +123,19 @@ static uint64_t disk_reserve(const struct config *config, const struct statfs *f
 	return blocks / 100 * (100 - config->images_full_percent) * (uint64_t)fs->f_bsize;
 }
 
+/* Of several tenants each may have one: a slow one keeps nobody else waiting. */
+static bool may_begin(const struct imports *imports, const struct importing *in)
+{
+	const struct request *request = in->part->request;
+
+	if (request->home->node->tenant_count == 1)
+		return imports->count < IMPORTS_MAX;
+	for (const struct importing *one = imports->live; one; one = one->next)
+		if (one->part->request->tenant == request->tenant)
+			return false;
+	return true;
+}
+
 static int import_admit(struct control *control, struct importing *in, uint64_t *ret_free_min)
 {
 	const struct imports *imports = control_imports(control);
@@ -131,7 +144,7 @@ static int import_admit(struct control *control, struct importing *in, uint64_t 
 	if (imports->stopping)
 		return -ECANCELED;
 	in->step = "imports_max";
-	if (imports->count == IMPORTS_MAX)
+	if (!may_begin(imports, in))
 		return -EAGAIN;
 	in->step = "images";
 	if (statfs(control_config(control)->images_path, &fs) < 0)

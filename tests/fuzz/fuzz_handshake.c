@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-enum { CONNECTIONS = 3, SECOND_NS = 1000000000 };
+enum { CONNECTIONS = 3, SECOND_NS = 1000000000, TENANT_NAMES = 5 };
 
 /* Some of its bytes otherwise. */
 static void bend(struct choices *c, void *bytes, uint32_t count)
@@ -58,11 +58,14 @@ static void connection(struct fuzz_node *node, struct known_ids *known, struct v
 	struct dsec_ring_hello hello =
 		raw_hello(choose(c, 2) ? DSEC_TRANSPORT_STREAM : DSEC_TRANSPORT_RING);
 	struct dsec_ring_step step = { .magic = DSEC_RING_MAGIC, .step = 1 };
+	static const char tenants[TENANT_NAMES][8] = { "", "blue", "*", "default", "none" };
 	char token[300];
 
 	visitor_connect(v, node, known);
 	hello.token_bytes = choose(c, 2) ? choose_byte(c) : 0;
 	hello.arena_bytes = 1;
+	/* The first of the node's tenants is a gateway. */
+	memcpy(hello.tenant, tenants[choose(c, TENANT_NAMES)], sizeof *tenants);
 	bend(c, &hello, sizeof hello);
 	choose_bytes(c, token, choose_byte(c));
 	send_in_pieces(v, node, &hello, sizeof hello);

@@ -59,6 +59,22 @@ static bool a_wrong_hello_is_refused(struct scene *scene)
 		hello = raw_hello((enum dsec_transport)transport);
 		CHECK(hello_code(scene, &hello) == DSEC_UNSUPPORTED);
 	}
+	/* A tenant's name ends, has nothing behind it, and no letters of others. */
+	for (unsigned i = 0; i < 4; i++) {
+		hello = raw_hello(DSEC_TRANSPORT_RING);
+		memset(hello.tenant, 'a', i == 0 ? sizeof hello.tenant : 3);
+		hello.tenant[i == 1 ? sizeof hello.tenant - 1 : 1] = i == 2 ? '/' : 'a';
+		hello.tenant[0] = i == 3 ? '*' : 'a';
+		CHECK(hello_code(scene, &hello) == DSEC_INVALID);
+	}
+	/* Whether there is one of that name is nobody's to know. */
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const names[] = { "a", "*", "aaaaaaaaaaaaaaaaaaaaaaaa" };
+
+		hello = raw_hello(DSEC_TRANSPORT_RING);
+		memcpy(hello.tenant, names[i], strlen(names[i]));
+		CHECK(hello_code(scene, &hello) == DSEC_DENIED);
+	}
 	hello = raw_hello(DSEC_TRANSPORT_RING);
 	hello.token_bytes = DSEC_TOKEN_BYTES_MAX + 1;
 	CHECK(hello_code(scene, &hello) == DSEC_INVALID);
