@@ -165,7 +165,7 @@ static int refusal_errno(uint32_t code)
 	case DSEC_INVALID:
 		return -EINVAL;
 	case DSEC_ABSENT:
-		return -ENOENT;
+		return -ENXIO; /* the tenant; ENOENT: no engine */
 	default:
 		return -EIO;
 	}

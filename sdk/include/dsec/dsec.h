@@ -138,7 +138,7 @@ struct dsec_open_opts {
  * -ECONNREFUSED, -ENOENT: no engine there; of ssh, dsec_error() has the last line it wrote.
  * -EOPNOTSUPP: tls:, which is not there yet. -EPROTO: no engine, or its version and this one have
  * nothing in common. -EACCES: the engine refused the token, or to let us act for that tenant;
- * -ENOENT: to a gateway: there is no tenant of that name. -EBUSY: as many clients as may be.
+ * -ENXIO: to a gateway: there is no tenant of that name. -EBUSY: as many clients as may be.
  */
 int dsec_open(const struct dsec_open_opts *opts, struct dsec **ret);
 

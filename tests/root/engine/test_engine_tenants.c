@@ -359,7 +359,7 @@ static void who_is_no_gateway_acts_for_nobody_else(struct engine *e)
 	dsec_close(d);
 	way = by_default;
 	way.acts_for = "no-such";
-	expect(way_try(e, way, &d) == -ENOENT);
+	expect(way_try(e, way, &d) == -ENXIO);
 	way.acts_for = "No Such";
 	expect(way_try(e, way, &d) == -EINVAL);
 }
