@@ -15,10 +15,10 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
-#include "engine/client.h"
+#include "engine/client/client.h"
 #include "engine/control_open.h"
 #include "engine/engine.h"
-#include "engine/tenant.h"
+#include "engine/tenant/tenant.h"
 
 enum {
 	RESTARTS_AT_ONCE = 16,

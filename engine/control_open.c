@@ -19,9 +19,9 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/engine.h"
-#include "engine/records.h"
-#include "engine/sweep.h"
-#include "engine/tenant.h"
+#include "engine/request/records.h"
+#include "engine/keeper/sweep.h"
+#include "engine/tenant/tenant.h"
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
 

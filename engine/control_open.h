@@ -8,8 +8,8 @@
 #include <sys/signalfd.h>
 
 #include "engine/control.h"
-#include "engine/image.h"
-#include "engine/import.h"
+#include "engine/image/image.h"
+#include "engine/image/import.h"
 #include "engine/shard.h"
 
 struct guard;

@@ -11,7 +11,7 @@
 #include "engine/config.h"
 #include "engine/control.h"
 #include "engine/slice.h"
-#include "engine/sweep.h"
+#include "engine/keeper/sweep.h"
 
 enum { EXIT_CLEAN = 0, EXIT_BROKEN = 1, EXIT_TRY_AGAIN = 75 };
 

@@ -8,7 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/check/check.h"
 #include "engine/config.h"
-#include "engine/keeper.h"
+#include "engine/keeper/keeper.h"
 
 static int mode_run(struct config *config, enum config_mode mode)
 {

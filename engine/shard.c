@@ -12,11 +12,11 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/control.h"
-#include "engine/file.h"
-#include "engine/port.h"
-#include "engine/request.h"
-#include "engine/sandbox.h"
-#include "engine/tenancy.h"
+#include "engine/file/file.h"
+#include "engine/port/port.h"
+#include "engine/request/request.h"
+#include "engine/sandbox/sandbox.h"
+#include "engine/tenant/tenancy.h"
 
 enum { RING_ENTRIES = 4096 };
 

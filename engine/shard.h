@@ -15,13 +15,13 @@
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/base/timer.h"
-#include "engine/bucket.h"
+#include "engine/tenant/bucket.h"
 #include "engine/config.h"
-#include "engine/image.h"
-#include "engine/sink.h"
-#include "engine/forward.h"
-#include "engine/function.h"
-#include "engine/share.h"
+#include "engine/image/image.h"
+#include "engine/exec/sink.h"
+#include "engine/port/forward.h"
+#include "engine/function/function.h"
+#include "engine/tenant/share.h"
 
 struct control;
 struct channel;

@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "engine/base/log.h"
-#include "engine/channel.h"
-#include "engine/client.h"
+#include "engine/client/channel.h"
+#include "engine/client/client.h"
 #include "engine/control.h"
-#include "engine/sandbox.h"
-#include "engine/tenancy.h"
+#include "engine/sandbox/sandbox.h"
+#include "engine/tenant/tenancy.h"
 
 enum { BACKLOG_POLL_NS = 1000000 };
 

@@ -23,7 +23,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
-#include "engine/cgroup_root.h"
+#include "engine/keeper/cgroup_root.h"
 
 enum { ANSWER_BYTES_MAX = 64 << 10 };
 

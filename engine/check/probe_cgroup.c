@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
-#include "engine/cgroup_root.h"
+#include "engine/keeper/cgroup_root.h"
 #include "engine/check/child.h"
 #include "engine/check/file.h"
 

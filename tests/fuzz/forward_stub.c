@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/forward.h"
-#include "engine/sandbox.h"
+#include "engine/port/forward.h"
+#include "engine/sandbox/sandbox.h"
 
 int forward_get(struct sandbox *sandbox, uint32_t port, struct forward **ret,
 		const char **ret_limit)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/sandbox.h"
+#include "engine/sandbox/sandbox.h"
 #include "tests/fuzz/backend_stub.h"
 #include "tests/fuzz/kernel.h"
 #include "tests/fuzz/node.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/wire.h"
+#include "engine/request/wire.h"
 #include "tests/fuzz/choices.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

@@ -1,6 +1,6 @@
 /*
- * What inlets and outlets say of their parts, remembered: stands for engine/part.c in tests of
- * them. A test is a process of its own.
+ * What inlets and outlets say of their parts, remembered: stands for engine/request/part.c in
+ * tests of them. A test is a process of its own.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/request.h"
+#include "engine/request/request.h"
 #include "tests/unit/io_probe.h"
 
 enum { HEARD_BYTES_MAX = 4 << 20 };

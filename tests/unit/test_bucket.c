@@ -1,7 +1,7 @@
 /* Creates a second: what a token bucket grants, and when it says to ask again. */
 #include <criterion/criterion.h>
 
-#include "engine/bucket.h"
+#include "engine/tenant/bucket.h"
 
 #define MS 1000000ull
 #define S  (1000 * MS)

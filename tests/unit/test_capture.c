@@ -1,11 +1,11 @@
 /*
- * Tests of engine/capture.c: head, tail and total of a stream, however it is cut into writes.
+ * Tests of engine/exec/capture.c: head, tail and total of a stream, however it is cut into writes.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/capture.h"
+#include "engine/exec/capture.h"
 
 enum { STREAM_BYTES = 4000 };
 

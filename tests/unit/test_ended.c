@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "engine/ended.h"
+#include "engine/sandbox/ended.h"
 
 static struct ended_list *list_of(uint64_t count)
 {

@@ -1,5 +1,5 @@
 /* INPUT bytes into a pipe: offsets, the end, back-pressure, and what a reader's end means. */
-#include "engine/inlet.h"
+#include "engine/request/inlet.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/journal.h"
+#include "engine/events/journal.h"
 
 enum { BYTES = 4096 };
 

@@ -1,7 +1,7 @@
 /* When a sandbox ends by itself: the arithmetic of ttl and idle_ttl. */
 #include <criterion/criterion.h>
 
-#include "engine/lifetime.h"
+#include "engine/sandbox/lifetime.h"
 
 #define S 1000000000ull
 

@@ -1,5 +1,5 @@
 /* Tests of orphans.c and parking.c: what the keeper remembers and holds. */
-#include "engine/orphans.h"
+#include "engine/keeper/orphans.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-#include "engine/parking.h"
+#include "engine/keeper/parking.h"
 
 static void add(struct orphans *orphans, int32_t pid, int32_t status)
 {

@@ -1,5 +1,5 @@
 /* A pipe's bytes as DATA: windows, their boundaries, credit, and the ends. */
-#include "engine/outlet.h"
+#include "engine/request/outlet.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,12 @@
 /*
- * Tests of engine/records.c: no request runs twice by its id, whatever is remembered.
+ * Tests of engine/request/records.c: no request runs twice by its id, whatever is remembered.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
 #include <time.h>
 
-#include "engine/records.h"
+#include "engine/request/records.h"
 
 enum { RECORDS = 131072 };
 

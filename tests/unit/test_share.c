@@ -1,7 +1,7 @@
 /* Execs of each client: none can hold them all. */
 #include <criterion/criterion.h>
 
-#include "engine/share.h"
+#include "engine/tenant/share.h"
 
 Test(share, a_client_gets_its_share_and_others_theirs)
 {

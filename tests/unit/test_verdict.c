@@ -3,7 +3,7 @@
 #include <signal.h>
 
 #include "dsec/ring.h"
-#include "engine/verdict.h"
+#include "engine/function/verdict.h"
 
 enum { EXIT_THREE = 3 << 8, LIMIT_US = 1000 };
 

@@ -1,11 +1,11 @@
 /*
- * Tests of engine/wire.c: nothing a client wrote is believed.
+ * Tests of engine/request/wire.c: nothing a client wrote is believed.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <string.h>
 
-#include "engine/wire.h"
+#include "engine/request/wire.h"
 
 struct fixed {
 	uint32_t size, a;

@@ -25,8 +25,8 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/config.h"
-#include "engine/keeper.h"
-#include "engine/keeper_wire.h"
+#include "engine/keeper/keeper.h"
+#include "engine/keeper/keeper_wire.h"
 
 struct fake {
 	const struct engine_handover *handover;

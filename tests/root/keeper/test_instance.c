@@ -1,5 +1,5 @@
 /* Locks and uid ranges of instance.c, below a directory of the test's own. */
-#include "engine/instance.h"
+#include "engine/keeper/instance.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 
 #include "engine/base/cleanup.h"
-#include "engine/cgroup_root.h"
+#include "engine/keeper/cgroup_root.h"
 #include "engine/config.h"
 
 enum { NAMES = 5, SMALL_ONES = 63, LARGE_FIRST = UID_RANGE_FIRST + SMALL_ONES * (1 << 24) };

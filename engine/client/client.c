@@ -1,0 +1,516 @@
+/*
+ * Connections. Called by the shard's loop with accepted sockets and by channels. A handshake has a
+ * deadline; a client that has gone is freed when all its channels have settled on their shards,
+ * because requests in flight still refer to them.
+ */
+#include "engine/client/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/client/channel.h"
+#include "engine/config_tenant.h"
+#include "engine/control.h"
+#include "engine/client/memory.h"
+#include "engine/sandbox/sandbox.h"
+#include "engine/shard.h"
+#include "engine/tenant/tenancy.h"
+#include "engine/request/wire.h"
+
+#define HANDSHAKE_NS (10 * 1000000000ull)
+
+enum client_state { CLIENT_HELLO, CLIENT_TOKEN, CLIENT_MAPPED, CLIENT_OPEN, CLIENT_CLOSING };
+
+struct client {
+	struct shard *shard;
+	struct client *next, *previous;
+	struct io_op receive;
+	struct timer deadline;
+	enum client_state state;
+	bool receiving;
+	int fd;
+	struct mail *place; /* among clients_max */
+	uint32_t door;
+	struct tenant *tenant; /* NULL: it has not shown who it is */
+	uint64_t id;
+	struct dsec_ring_hello hello;
+	struct dsec_ring_step step;
+	char token[DSEC_TOKEN_BYTES_MAX];
+	char byte;
+	uint32_t got;
+	struct client_memory memory;
+	uint32_t channel_count, channels_left;
+	struct channel **channels;
+};
+
+static void client_end(struct client *client);
+static void client_received(struct io_op *op, int res);
+
+int client_socket(const struct client *client)
+{
+	return client->fd;
+}
+
+static void client_receive(struct client *client, void *at, uint32_t bytes)
+{
+	client->receiving = true;
+	client->receive.done = client_received;
+	io_recv(client->shard->io, &client->receive, client->fd, at, bytes);
+}
+
+static void client_free(struct client *client)
+{
+	struct shard *shard = client->shard;
+
+	if (client->previous)
+		client->previous->next = client->next;
+	else
+		shard->clients = client->next;
+	if (client->next)
+		client->next->previous = client->previous;
+	timer_clear(&shard->timers, &client->deadline);
+	client_memory_done(&client->memory);
+	cleanup_close(&client->fd);
+	control_client_gone(shard->node->control, shard, client->place);
+	if (client->tenant) {
+		shard->tenancies[client->tenant->index].clients--;
+		tenant_give(client->tenant, TENANT_CLIENTS);
+	}
+	free(client->channels);
+	free(client);
+	shard->clients_live--;
+	shard_check_stopped(shard);
+}
+
+static void client_try_free(struct client *client)
+{
+	if (client->state == CLIENT_CLOSING && !client->receiving && !client->channels_left)
+		client_free(client);
+}
+
+/* ---- the end ---- */
+
+static void channel_gone(struct mail *mail, void *owner)
+{
+	struct channel *channel = container_of(mail, struct channel, close_mail);
+	struct client *client = channel->client;
+
+	(void)owner; /* the home shard, which the client knows */
+	channel_free(channel);
+	client->channels_left--;
+	client_try_free(client);
+}
+
+void client_channel_settled(struct channel *channel)
+{
+	if (channel->settled || !channel_is_settled(channel))
+		return;
+	channel->settled = true;
+	channel->close_mail.deliver = channel_gone;
+	shard_send(channel->shard, channel->client->shard, &channel->close_mail);
+}
+
+static void channel_close_deliver(struct mail *mail, void *owner)
+{
+	(void)owner; /* channel->shard */
+	channel_close(container_of(mail, struct channel, close_mail));
+}
+
+static void client_end(struct client *client)
+{
+	struct shard *shard = client->shard;
+
+	if (client->state == CLIENT_CLOSING)
+		return;
+	bool opened = client->state == CLIENT_OPEN;
+
+	client->state = CLIENT_CLOSING;
+	timer_clear(&shard->timers, &client->deadline);
+	(void)shutdown(client->fd, SHUT_RDWR);
+	for (uint32_t i = 0; opened && i < client->channel_count; i++) {
+		struct channel *channel = client->channels[i];
+
+		channel->close_mail.deliver = channel_close_deliver;
+		shard_send(shard, channel->shard, &channel->close_mail);
+	}
+	if (opened && !shard->stopping)
+		sandboxes_disconnect(shard, client->id);
+	/* There are none yet when memory or descriptors ran out before them. */
+	for (uint32_t i = 0; !opened && client->channels && i < client->channel_count; i++)
+		channel_free(client->channels[i]);
+	client_try_free(client);
+}
+
+void client_cut(struct channel *channel, const char *why)
+{
+	if (channel->broken)
+		return;
+	channel->broken = true;
+	if (why)
+		log_warning("client cut id=%llu reason=\"%s\"",
+			    (unsigned long long)channel->client_id, why);
+	(void)shutdown(channel->client->fd, SHUT_RDWR);
+}
+
+void client_hung_up(struct channel *channel)
+{
+	client_end(channel->client);
+}
+
+/* ---- the handshake ---- */
+
+void client_turn_away(int fd, uint32_t code, const char *text)
+{
+	struct dsec_ring_welcome welcome = {
+		.magic = DSEC_RING_MAGIC,
+		.major = DSEC_RING_MAJOR,
+		.minor = DSEC_RING_MINOR,
+		.code = code,
+	};
+
+	(void)strncpy(welcome.text, text, sizeof welcome.text - 1);
+	/* A client that does not read its refusal loses nothing by it. */
+	(void)send(fd, &welcome, sizeof welcome, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void client_refuse(struct client *client, uint32_t code, const char *text)
+{
+	client_turn_away(client->fd, code, text);
+	client_end(client);
+}
+
+/* Both versions: whoever reads it knows which of the two is too old. */
+static void client_refuse_version(struct client *client)
+{
+	const struct dsec_ring_hello *hello = &client->hello;
+	char text[sizeof((struct dsec_ring_welcome *)NULL)->text];
+
+	(void)snprintf(text, sizeof text, "this engine speaks %u.%u, the client %u.%u to %u.%u",
+		       DSEC_RING_MAJOR, DSEC_RING_MINOR, hello->major, hello->minor_min,
+		       hello->major, hello->minor_max); /* cut is fine */
+	client_refuse(client, DSEC_UNSUPPORTED, text);
+}
+
+static int client_make_channels(struct client *client, const int *doorbells)
+{
+	int r;
+
+	client->channels = calloc(client->channel_count, sizeof *client->channels);
+	if (!client->channels)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < client->channel_count; i++) {
+		struct channel_options options = {
+			.client = client,
+			.client_id = client->id,
+			.tenant = client->tenant,
+			.number = i,
+			.is_stream = client->hello.transport == DSEC_TRANSPORT_STREAM,
+			.memory = client->memory.base,
+			.layout = &client->memory.layout,
+			.doorbell_fd = doorbells ? fcntl(doorbells[i], F_DUPFD_CLOEXEC, 3) : -1,
+		};
+
+		if (doorbells && options.doorbell_fd < 0)
+			return -errno;
+		r = channel_new(&options, &client->channels[i]);
+		if (r < 0) {
+			cleanup_close(&options.doorbell_fd);
+			return r;
+		}
+	}
+	return 0;
+}
+
+static int send_welcome(int fd, const struct dsec_ring_welcome *welcome, const int *fds,
+			uint32_t fd_count)
+{
+	union {
+		char bytes[CMSG_SPACE((DSEC_CHANNELS_MAX + 1) * sizeof(int))];
+		size_t align; /* as a cmsghdr is */
+	} control;
+	struct iovec part = { (void *)welcome, sizeof *welcome };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (fd_count) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
+		memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
+	}
+	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof *welcome ? 0 : -EPIPE;
+}
+
+static void channel_open_deliver(struct mail *mail, void *owner)
+{
+	struct channel *channel = container_of(mail, struct channel, open_mail);
+
+	channel_open(channel, owner);
+}
+
+static void client_start(struct client *client)
+{
+	struct shard *shard = client->shard;
+	uint32_t shards = shard->node->shard_count;
+
+	client->state = CLIENT_OPEN;
+	client->channels_left = client->channel_count;
+	timer_clear(&shard->timers, &client->deadline);
+	for (uint32_t i = 0; i < client->channel_count; i++) {
+		struct channel *channel = client->channels[i];
+		struct shard *to = client->channel_count > 1 ? shard->node->shards[i % shards] :
+							       shard;
+
+		channel->shard = to;
+		channel->open_mail.deliver = channel_open_deliver;
+		shard_send(shard, to, &channel->open_mail);
+	}
+	if (client->hello.transport == DSEC_TRANSPORT_RING)
+		client_receive(client, &client->byte, 1);
+}
+
+static int client_welcome(struct client *client)
+{
+	struct shard *shard = client->shard;
+	struct client_memory *memory = &client->memory;
+	bool ring = client->hello.transport == DSEC_TRANSPORT_RING;
+	int fds[DSEC_CHANNELS_MAX + 1];
+	uint32_t fd_count = 0;
+	int r;
+
+	client->channel_count = ring && client->hello.channels > 1 ? shard->node->shard_count : 1;
+	if (client->channel_count > DSEC_CHANNELS_MAX)
+		client->channel_count = DSEC_CHANNELS_MAX;
+	r = client_memory_init(memory, shard->node, &client->hello, client->channel_count);
+	if (r < 0)
+		return r;
+	memory->layout.home_shard = 1 + (client->channel_count > 1 ? 0 : shard->number);
+	if (ring)
+		fds[fd_count++] = memory->fd;
+	for (uint32_t i = 0; r >= 0 && ring && i < client->channel_count; i++) {
+		r = eventfd(0, EFD_CLOEXEC);
+		if (r >= 0)
+			fds[fd_count++] = r;
+	}
+	if (r >= 0)
+		r = client_make_channels(client, ring ? fds + 1 : NULL);
+	if (r >= 0)
+		r = send_welcome(client->fd, &memory->layout, fds, fd_count);
+	for (uint32_t i = 1; i < fd_count; i++)
+		(void)close(fds[i]); /* the channels and the client have their own */
+	return r < 0 ? r : 0;
+}
+
+static struct identity client_identify(const struct client *client)
+{
+	struct ucred peer = { .uid = UINT32_MAX };
+	socklen_t bytes = sizeof peer;
+	struct caller caller = {
+		.door = client->door,
+		.token = client->token,
+		.token_bytes = client->hello.token_bytes,
+		.acts_for = client->hello.tenant,
+	};
+
+	/* It fails for no unix socket; nobody has the uid that stands there then. */
+	(void)getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+	caller.uid = peer.uid;
+	return tenant_identify(client->shard->node, &caller);
+}
+
+static void client_greet(struct client *client)
+{
+	struct identity who = client_identify(client);
+	int r;
+
+	if (!who.tenant) {
+		client_refuse(client, who.code, who.text);
+		return;
+	}
+	if (!tenant_take(who.tenant, TENANT_CLIENTS)) {
+		client_refuse(client, DSEC_REFUSED, "as many clients as the tenant may have");
+		return;
+	}
+	client->tenant = who.tenant;
+	client->shard->tenancies[who.tenant->index].clients++;
+	r = client_welcome(client);
+	if (r < 0) {
+		client_refuse(client, DSEC_REFUSED, "no memory or descriptors for a connection");
+		return;
+	}
+	if (client->hello.transport == DSEC_TRANSPORT_STREAM) {
+		client_start(client);
+		return;
+	}
+	client->state = CLIENT_MAPPED;
+	client->got = 0;
+	client_receive(client, &client->step, sizeof client->step);
+}
+
+/* "", "*", or a name; filled up with zero. */
+static bool tenant_text_is_good(const struct dsec_ring_hello *hello)
+{
+	const char *name = hello->tenant;
+	size_t bytes = strnlen(name, sizeof hello->tenant);
+
+	return bytes < sizeof hello->tenant &&
+	       wire_is_zero(name + bytes, sizeof hello->tenant - bytes) &&
+	       (!bytes || !strcmp(name, TENANT_EVERYONE) || tenant_name_is_good(name));
+}
+
+static void client_got_hello(struct client *client)
+{
+	const struct dsec_ring_hello *hello = &client->hello;
+
+	if (hello->magic != DSEC_RING_MAGIC) {
+		client_end(client); /* not a client of ours: no words for it */
+	} else if (hello->major != DSEC_RING_MAJOR || hello->minor_min > DSEC_RING_MINOR) {
+		client_refuse_version(client);
+	} else if (!wire_is_zero(hello->reserved, sizeof hello->reserved)) {
+		client_refuse(client, DSEC_INVALID, "hello: reserved fields must be zero");
+	} else if (hello->transport != DSEC_TRANSPORT_RING &&
+		   hello->transport != DSEC_TRANSPORT_STREAM) {
+		client_refuse(client, DSEC_UNSUPPORTED, "hello: unknown transport");
+	} else if (!tenant_text_is_good(hello)) {
+		client_refuse(client, DSEC_INVALID, "hello: tenant: no name of one");
+	} else if (hello->token_bytes > DSEC_TOKEN_BYTES_MAX) {
+		client_refuse(client, DSEC_INVALID, "hello: token too long");
+	} else if (hello->token_bytes) {
+		client->state = CLIENT_TOKEN;
+		client->got = 0;
+		client_receive(client, client->token, hello->token_bytes);
+	} else {
+		client_greet(client);
+	}
+}
+
+static void client_got_mapped(struct client *client)
+{
+	struct dsec_ring_step go = { .magic = DSEC_RING_MAGIC, .step = 2 };
+	int r;
+
+	if (client->step.magic != DSEC_RING_MAGIC || client->step.step != 1 ||
+	    client->step.reserved) {
+		client_end(client);
+		return;
+	}
+	r = client_memory_seal(&client->memory);
+	if (r < 0) {
+		log_error("client memory seal failed err=%s", strerror(-r));
+		client_end(client);
+		return;
+	}
+	if (send(client->fd, &go, sizeof go, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof go) {
+		client_end(client);
+		return;
+	}
+	client_start(client);
+}
+
+/* Each state waits for so many bytes at one place. */
+static void *client_wanted(struct client *client, uint32_t *ret_bytes)
+{
+	switch (client->state) {
+	case CLIENT_HELLO:
+		*ret_bytes = sizeof client->hello;
+		return &client->hello;
+	case CLIENT_TOKEN:
+		*ret_bytes = client->hello.token_bytes;
+		return client->token;
+	case CLIENT_MAPPED:
+		*ret_bytes = sizeof client->step;
+		return &client->step;
+	case CLIENT_OPEN:
+	case CLIENT_CLOSING:
+		break;
+	}
+	*ret_bytes = 1;
+	return &client->byte;
+}
+
+static void client_received(struct io_op *op, int res)
+{
+	struct client *client = container_of(op, struct client, receive);
+	uint32_t wanted;
+	char *at = client_wanted(client, &wanted);
+
+	client->receiving = false;
+	if (client->state == CLIENT_CLOSING) {
+		client_try_free(client);
+		return;
+	}
+	if (res <= 0) {
+		client_end(client);
+		return;
+	}
+	client->got += (uint32_t)res;
+	if (client->state == CLIENT_OPEN) {
+		client_receive(client, &client->byte, 1); /* says nothing; only its end counts */
+		return;
+	}
+	if (client->got < wanted) {
+		client_receive(client, at + client->got, wanted - client->got);
+		return;
+	}
+	if (client->state == CLIENT_HELLO)
+		client_got_hello(client);
+	else if (client->state == CLIENT_TOKEN)
+		client_greet(client);
+	else
+		client_got_mapped(client);
+}
+
+static void client_late(struct timer *timer)
+{
+	struct client *client = container_of(timer, struct client, deadline);
+
+	(void)shutdown(client->fd, SHUT_RDWR); /* its receive ends, and with it the client */
+}
+
+void client_open(struct shard *shard, int fd, uint32_t door, struct mail *place)
+{
+	struct client *client = shard->stopping ? NULL : calloc(1, sizeof *client);
+
+	if (!client) {
+		(void)close(fd); /* the client sees the end of the connection */
+		control_client_gone(shard->node->control, shard, place);
+		return;
+	}
+	client->place = place;
+	client->door = door;
+	client->shard = shard;
+	client->fd = fd;
+	client->memory.fd = -1;
+	client->id = ++shard->client_sequence << 12 | shard->number;
+	client->deadline.expired = client_late;
+	shard->clients_live++;
+	client->next = shard->clients;
+	if (shard->clients)
+		shard->clients->previous = client;
+	shard->clients = client;
+	(void)timer_set(&shard->timers, &client->deadline, io_now_ns(shard->io) + HANDSHAKE_NS);
+	client_receive(client, &client->hello, sizeof client->hello);
+}
+
+void clients_close(struct shard *shard)
+{
+	struct client *next;
+
+	for (struct client *client = shard->clients; client; client = next) {
+		next = client->next;
+		client_end(client);
+	}
+}

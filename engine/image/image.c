@@ -1,0 +1,548 @@
+/*
+ * Images by name. A shard asks image_get(); what it does not hold is asked of the control thread,
+ * which opens and mounts the file (it may block), has shard 0 hang the mount into the vault, and
+ * tells the shard. Must hold: a version is found by nobody while it goes, and goes only when every
+ * shard that held it has given it back; numbers of versions are never used again, so that a slot
+ * made of one is never taken for a slot of another.
+ */
+#include "engine/image/image.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/backend.h"
+#include "backends/image.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/control.h"
+#include "engine/shard.h"
+
+enum { OPEN_TRIES = 3 };
+
+static void images_next(struct control *control);
+
+/* ---- names and files ---- */
+
+int image_path(const struct config *config, const char *name, char *ret, size_t bytes)
+{
+	int r = snprintf(ret, bytes, "%s/%s.erofs", config->images_path, name);
+
+	return r < (int)bytes ? 0 : -ENAMETOOLONG;
+}
+
+int image_name_check(const char *name)
+{
+	bool start = true;
+
+	if (!*name)
+		return -EINVAL;
+	for (const char *at = name; *at; at++) {
+		if (start && (*at == '.' || *at == '/'))
+			return -EINVAL;
+		if (!isalnum((unsigned char)*at) && !strchr("._-:/", *at))
+			return -EINVAL;
+		start = *at == '/';
+	}
+	return start ? -EINVAL : 0;
+}
+
+/* All zero where there is none. */
+static struct image_file file_identify(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return (struct image_file){ 0 };
+	return (struct image_file){
+		.device = st.st_dev,
+		.inode = st.st_ino,
+		.bytes = (uint64_t)st.st_size,
+		.changed_ns =
+			(uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec,
+		.written_ns =
+			(uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec,
+	};
+}
+
+static bool file_is(const struct image_file *file, const char *path)
+{
+	struct image_file now = file_identify(path);
+
+	return !memcmp(&now, file, sizeof now);
+}
+
+/* The same file with other bytes: a mount of it shows some of the old and some of the new. */
+static bool file_was_written(const struct image_file *file, const char *path)
+{
+	struct image_file now = file_identify(path);
+
+	return now.device == file->device && now.inode == file->inode &&
+	       (now.bytes != file->bytes || now.written_ns != file->written_ns);
+}
+
+/* ---- a version, on the control thread ---- */
+
+static struct image *table_find(const struct image_table *table, const char *name)
+{
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (table->images[i] && !table->images[i]->is_stale &&
+		    !strcmp(table->images[i]->name, name))
+			return table->images[i];
+	return NULL;
+}
+
+static bool table_has_spoilt(const struct image_table *table, const char *name)
+{
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (table->images[i] && table->images[i]->is_spoilt &&
+		    !strcmp(table->images[i]->name, name))
+			return true;
+	return false;
+}
+
+static struct image **table_place(struct image_table *table, const struct image *image)
+{
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (table->images[i] == image)
+			return &table->images[i];
+	return NULL;
+}
+
+static struct image *image_new(struct image_table *table, struct node *node, const char *name)
+{
+	struct image **place = table_place(table, NULL);
+	struct image *image;
+
+	if (!place)
+		return NULL;
+	image = calloc(1, sizeof *image + node->shard_count * sizeof *image->holders);
+	if (!image)
+		return NULL;
+	for (uint32_t i = 0; i < node->shard_count; i++)
+		image->holders[i].image = image;
+	image->node = node;
+	image->number = ++table->numbers;
+	(void)snprintf(image->name, sizeof image->name, "%s", name);
+	*place = image;
+	return image;
+}
+
+static void image_free(struct image_table *table, struct image *image)
+{
+	*table_place(table, image) = NULL;
+	free(image->record);
+	free(image);
+}
+
+/* The record of the very file that was identified; none is fine. */
+static int record_load(const char *path, struct image_record **ret)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	auto_free struct image_record *record = calloc(1, sizeof *record);
+	int r;
+
+	if (!record)
+		return -ENOMEM;
+	if (fd < 0)
+		return 0; /* the mount says what is wrong */
+	r = image_size_check(fd);
+	if (r >= 0)
+		r = image_record_read(fd, record);
+	if (r < 0)
+		return r == -ENODATA ? 0 : r;
+	*ret = take_ptr(record);
+	return 0;
+}
+
+/* One file for both the record and the mount, though it may be replaced at any time. */
+static int image_load(struct image *image, const char *path, int *ret_mount_fd)
+{
+	for (int tries = 0; tries < OPEN_TRIES; tries++) {
+		int r, fd;
+
+		image->file = file_identify(path);
+		free(image->record);
+		image->record = NULL;
+		r = record_load(path, &image->record);
+		if (r >= 0)
+			r = backend_image_mount(path, &fd);
+		if (r < 0)
+			return r;
+		if (file_is(&image->file, path)) {
+			*ret_mount_fd = fd;
+			return 0;
+		}
+		(void)close(fd); /* and with it the mount */
+	}
+	return -EBUSY;
+}
+
+/* ---- a version goes ---- */
+
+static void image_detached(void *owner, int error)
+{
+	struct image *image = owner;
+
+	if (error)
+		log_error("image detach failed number=%u err=%s, continuing", image->number,
+			  strerror(-error));
+	mail_send(image->node->shards[0]->io, control_io(image->node->control), &image->mail);
+}
+
+static void image_went(struct mail *mail, void *owner)
+{
+	struct image *image = container_of(mail, struct image, mail);
+	struct control *control = owner;
+
+	log_info("image gone name=\"%s\" number=%u", image->name, image->number);
+	image_free(control_images(control), image);
+	images_next(control);
+}
+
+/* On shard 0. */
+static void image_detach(struct mail *mail, void *owner)
+{
+	struct image *image = container_of(mail, struct image, mail);
+	struct shard *shard = owner;
+	int r;
+
+	mail->deliver = image_went;
+	r = shard->backend->class->image_detach(shard->backend, image->number, image,
+						image_detached);
+	if (r < 0)
+		image_detached(image, r);
+}
+
+/* On the control thread: is it time? */
+static void image_settle(struct control *control, struct image *image)
+{
+	if (!image->is_stale || image->held || control_images(control)->stopping)
+		return;
+	image->mail.deliver = image_detach;
+	mail_send(control_io(control), image->node->shards[0]->io, &image->mail);
+}
+
+static void holder_came_back(struct mail *mail, void *owner)
+{
+	struct image_holder *holder = container_of(mail, struct image_holder, mail);
+
+	holder->shard = NULL;
+	holder->image->held--;
+	image_settle(owner, holder->image);
+}
+
+static struct image_hold *hold_of(struct shard *shard, const struct image *image)
+{
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (shard->images[i].image == image)
+			return &shard->images[i];
+	return NULL;
+}
+
+/* On a shard. */
+static void hold_settle(struct shard *shard, struct image_hold *hold)
+{
+	struct image_holder *back = hold->back;
+
+	if (hold->users || !back)
+		return;
+	shard->backend->class->image_forget(shard->backend, hold->image->number);
+	*hold = (struct image_hold){ 0 };
+	back->mail.deliver = holder_came_back;
+	mail_send(shard->io, control_io(shard->node->control), &back->mail);
+}
+
+static void hold_end(struct mail *mail, void *owner)
+{
+	struct image_holder *holder = container_of(mail, struct image_holder, mail);
+	struct image_hold *hold = hold_of(owner, holder->image);
+
+	assert(hold); /* told before, by the same way */
+	hold->back = holder;
+	hold_settle(owner, hold);
+}
+
+static void image_retire(struct control *control, struct image *image)
+{
+	image->is_stale = true;
+	for (uint32_t i = 0; i < image->node->shard_count; i++) {
+		struct image_holder *holder = &image->holders[i];
+
+		if (!holder->shard)
+			continue;
+		holder->mail.deliver = hold_end;
+		mail_send(control_io(control), holder->shard->io, &holder->mail);
+	}
+	image_settle(control, image);
+}
+
+static void image_spoil(struct image *image)
+{
+	image->is_spoilt = true;
+	log_error("image was written to in place name=\"%s\" number=%u: its sandboxes are spoilt,"
+		  " destroy them; a new file is to be renamed over the old one",
+		  image->name, image->number);
+}
+
+void images_refresh(struct control *control, const struct config *config)
+{
+	struct image_table *table = control_images(control);
+	char path[PATH_MAX];
+
+	for (uint32_t i = 0; i < IMAGES_MAX; i++) {
+		struct image *image = table->images[i];
+
+		/* What is being opened is looked at next time. */
+		if (!image || !image->held || image->is_spoilt ||
+		    image_path(config, image->name, path, sizeof path) < 0 ||
+		    file_is(&image->file, path))
+			continue;
+		if (__atomic_load_n(&image->users, __ATOMIC_RELAXED) &&
+		    file_was_written(&image->file, path))
+			image_spoil(image);
+		if (image->is_stale)
+			continue;
+		log_info("image changed name=\"%s\" number=%u, the next create reads it anew",
+			 image->name, image->number);
+		image_retire(control, image);
+	}
+}
+
+/* The one longest here of those that nobody uses. 1: it goes; 0: another goes; -ENOSPC. */
+static int images_make_room(struct control *control)
+{
+	struct image_table *table = control_images(control);
+	struct image *oldest = NULL;
+
+	for (uint32_t i = 0; i < IMAGES_MAX; i++) {
+		struct image *image = table->images[i];
+
+		if (!image || __atomic_load_n(&image->users, __ATOMIC_RELAXED))
+			continue;
+		if (image->is_stale)
+			return 0;
+		if (!oldest || image->number < oldest->number)
+			oldest = image;
+	}
+	if (!oldest)
+		return -ENOSPC;
+	image_retire(control, oldest);
+	return 1;
+}
+
+uint32_t images_users(const struct image_table *table, const char *name)
+{
+	uint32_t users = 0;
+
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (table->images[i] && !strcmp(table->images[i]->name, name))
+			users += __atomic_load_n(&table->images[i]->users, __ATOMIC_RELAXED);
+	return users;
+}
+
+void images_init(struct image_table *table)
+{
+	*table = (struct image_table){ .wants_last = &table->wants };
+}
+
+void images_stop(struct control *control)
+{
+	control_images(control)->stopping = true;
+	images_next(control); /* none waits for a place any more */
+}
+
+void images_done(struct image_table *table)
+{
+	for (uint32_t i = 0; i < IMAGES_MAX; i++)
+		if (table->images[i])
+			image_free(table, table->images[i]);
+}
+
+/* ---- a version comes: from the control thread to the shard that asked ---- */
+
+static void want_home(struct mail *mail, void *owner)
+{
+	struct image_want *want = container_of(mail, struct image_want, mail);
+	struct shard *shard = owner;
+
+	if (want->result >= 0) {
+		struct image_hold *hold = hold_of(shard, want->image);
+
+		if (!hold)
+			hold = hold_of(shard, NULL);
+		assert(hold); /* as many as there may be versions */
+		hold->image = want->image;
+		hold->users++; /* the control thread counted it in image->users */
+	}
+	want->ready(want, want->result);
+}
+
+static void want_answer(struct control *control, struct image_want *want, int result)
+{
+	want->result = result;
+	if (result >= 0) {
+		struct image_holder *holder = &want->image->holders[want->shard->number];
+
+		if (!holder->shard) {
+			holder->shard = want->shard;
+			want->image->held++;
+		}
+		__atomic_fetch_add(&want->image->users, 1, __ATOMIC_RELAXED);
+	}
+	want->mail.deliver = want_home;
+	mail_send(control_io(control), want->shard->io, &want->mail);
+}
+
+/* The mount hangs in the vault, or did not get there. */
+static void want_published(struct mail *mail, void *owner)
+{
+	struct image_want *want = container_of(mail, struct image_want, mail);
+	struct control *control = owner;
+	struct image_table *table = control_images(control);
+
+	table->busy = false;
+	if (want->result >= 0) {
+		log_info("image ready name=\"%s\" number=%u", want->name, want->image->number);
+	} else {
+		image_free(table, want->image);
+		want->image = NULL;
+	}
+	want_answer(control, want, want->result);
+	images_next(control);
+}
+
+/* On shard 0. */
+static void want_attached(void *owner, int error)
+{
+	struct image_want *want = owner;
+
+	want->result = error;
+	want->mail.deliver = want_published;
+	mail_send(want->node->shards[0]->io, control_io(want->node->control), &want->mail);
+}
+
+static void want_attach(struct mail *mail, void *owner)
+{
+	struct image_want *want = container_of(mail, struct image_want, mail);
+	struct shard *shard = owner;
+	int r;
+
+	r = shard->backend->class->image_attach(shard->backend, want->image->number, want->mount_fd,
+						want, want_attached);
+	if (r < 0) {
+		(void)close(want->mount_fd);
+		want_attached(want, r);
+	}
+}
+
+/* 0: it is on its way; 1: want->image; -EAGAIN: when there is room. */
+static int want_open(struct control *control, struct image_want *want)
+{
+	struct image_table *table = control_images(control);
+	char path[PATH_MAX];
+	int r;
+
+	want->image = table_find(table, want->name);
+	if (want->image)
+		return 1;
+	if (table_has_spoilt(table, want->name))
+		return -ETXTBSY;
+	if (!table_place(table, NULL)) {
+		r = images_make_room(control);
+		return r < 0 ? r : -EAGAIN;
+	}
+	want->image = image_new(table, want->node, want->name);
+	if (!want->image)
+		return -ENOMEM;
+	r = image_path(want->node->config, want->name, path, sizeof path);
+	if (r >= 0)
+		r = image_load(want->image, path, &want->mount_fd);
+	if (r < 0) {
+		if (r != -ENOENT)
+			log_error("image mount failed path=\"%s\" err=%s", path, strerror(-r));
+		image_free(table, want->image);
+		want->image = NULL;
+		return r;
+	}
+	table->busy = true;
+	want->mail.deliver = want_attach;
+	mail_send(control_io(control), want->node->shards[0]->io, &want->mail);
+	return 0;
+}
+
+static void images_next(struct control *control)
+{
+	struct image_table *table = control_images(control);
+
+	while (table->wants && !table->busy) {
+		struct mail *mail = table->wants, *after = mail->next;
+		struct image_want *want = container_of(mail, struct image_want, mail);
+		int r = table->stopping ? -ECANCELED : want_open(control, want);
+
+		if (r == -EAGAIN)
+			return; /* image_went() comes here again */
+		table->wants = after;
+		if (!after)
+			table->wants_last = &table->wants;
+		if (r)
+			want_answer(control, want, r < 0 ? r : 0);
+	}
+}
+
+static void want_arrived(struct mail *mail, void *owner)
+{
+	struct image_table *table = control_images(owner);
+
+	mail->next = NULL;
+	*table->wants_last = mail;
+	table->wants_last = &mail->next;
+	images_next(owner);
+}
+
+/* ---- on a shard ---- */
+
+void image_use(struct shard *shard, struct image *image)
+{
+	hold_of(shard, image)->users++;
+	__atomic_fetch_add(&image->users, 1, __ATOMIC_RELAXED);
+}
+
+void image_put(struct shard *shard, struct image *image)
+{
+	struct image_hold *hold = hold_of(shard, image);
+
+	hold->users--;
+	__atomic_fetch_sub(&image->users, 1, __ATOMIC_RELAXED);
+	hold_settle(shard, hold);
+}
+
+int image_get(struct image_want *want)
+{
+	struct shard *shard = want->shard;
+	int r;
+
+	want->node = shard->node;
+	r = image_name_check(want->name);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < IMAGES_MAX; i++) {
+		struct image_hold *hold = &shard->images[i];
+
+		if (hold->image && !hold->back && !strcmp(hold->image->name, want->name)) {
+			want->image = hold->image;
+			image_use(shard, want->image);
+			return 0;
+		}
+	}
+	want->mail.deliver = want_arrived;
+	mail_send(shard->io, control_io(shard->node->control), &want->mail);
+	return -EAGAIN;
+}

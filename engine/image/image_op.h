@@ -1,0 +1,33 @@
+/*
+ * The image op: import, list, inspect, remove; and a row about an image as the wire has it.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "backends/image.h"
+#include "dsec/ring.h"
+#include "engine/image/image.h"
+#include "engine/request/status.h"
+
+struct part;
+
+struct image_row {
+	const char *name;
+	const struct image_record *record; /* NULL: it has none */
+	uint64_t file_bytes, age_ms;
+	uint32_t users;
+	uint32_t dropped_nodes, dropped_xattrs; /* of an import */
+};
+
+enum {
+	IMAGE_ROW_BYTES_MAX =
+		sizeof(struct dsec_wire_image_row) + IMAGE_NAME_MAX + IMAGE_DIGEST_BYTES + 24 + 40,
+};
+
+uint32_t image_row_write(const struct image_row *row, char ret[IMAGE_ROW_BYTES_MAX]);
+
+/* import.c: the import verb. Not OK: the part ends with it, and nothing began. */
+struct status import_part(struct part *part, const char *name, const char *tag);
+void import_cancel(struct part *part);
+void import_input(struct part *part, struct part *input);

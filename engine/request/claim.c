@@ -1,0 +1,420 @@
+/*
+ * Claims of request ids. Called by request.c around every request, by part.c for rows, and by
+ * exec.c. Must hold: what has an id and changes something begins only after its record did, on the
+ * one shard that has it; nothing that was refused is remembered as done.
+ */
+#include "engine/request/claim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/request/records.h"
+#include "engine/request/request.h"
+#include "engine/shard.h"
+#include "engine/tenant/tenancy.h"
+
+enum { ROWS_MAX = 1024 };
+
+/* ---- what has to be claimed ---- */
+
+static bool has_effects(const struct request *request)
+{
+	uint32_t verb;
+
+	switch (request->entry.op) {
+	case DSEC_OP_CREATE:
+	case DSEC_OP_DESTROY:
+	case DSEC_OP_CHANGE:
+	case DSEC_OP_EXEC:
+	case DSEC_OP_SIGNAL:
+	case DSEC_OP_RESIZE:
+	case DSEC_OP_PORT:
+		return true;
+	case DSEC_OP_FILE:
+		verb = request->body.file.verb;
+		return verb == DSEC_FILE_WRITE || verb == DSEC_FILE_MKDIR ||
+		       verb == DSEC_FILE_REMOVE || verb == DSEC_FILE_RENAME;
+	case DSEC_OP_IMAGE:
+		verb = request->body.image.verb;
+		return verb == DSEC_IMAGE_IMPORT || verb == DSEC_IMAGE_REMOVE;
+	case DSEC_OP_FUNCTION:
+		return request->body.function.verb != DSEC_FUNCTION_LIST;
+	default:
+		return false;
+	}
+}
+
+/* What is named by ids is gone afterwards, however often it is asked for. */
+static bool may_be_repeated(const struct request *request)
+{
+	return request->entry.op == DSEC_OP_DESTROY && !request->body.select.labels.count;
+}
+
+/* ---- what it asks for, in short ---- */
+
+static uint64_t hash_add(uint64_t hash, const uint64_t keys[2], const void *bytes, size_t count)
+{
+	const char *at = bytes;
+
+	for (; count; count -= count < 8 ? count : 8, at += 8) {
+		uint64_t word = 0;
+		unsigned __int128 product;
+
+		memcpy(&word, at, count < 8 ? count : 8);
+		product = (unsigned __int128)(hash ^ word ^ keys[0]) * (keys[1] | 1);
+		hash = (uint64_t)product ^ (uint64_t)(product >> 64);
+	}
+	return hash;
+}
+
+/* Not what differs between two tries: the ticket, the time that is left, how far streams came. */
+static uint64_t body_hash(const struct request *request)
+{
+	const struct dsec_ring_request *entry = &request->entry;
+	const uint64_t *keys = request->home->node->claim_keys;
+	const struct {
+		struct dsec_wire_id subject;
+		uint64_t exec, offset, number[4], op_bytes;
+	} head = {
+		.subject = entry->subject,
+		.exec = entry->exec,
+		.offset = entry->offset,
+		.number = { entry->number[0], entry->number[1], entry->number[2],
+			    entry->number[3] },
+		.op_bytes = (uint64_t)entry->op << 32 | entry->payload_bytes,
+	};
+	const size_t resume_at = offsetof(struct dsec_wire_exec, resume);
+	uint64_t resume[2];
+	size_t at = request->payload.bytes, skip = 0;
+	uint64_t hash = hash_add(0, keys, &head, sizeof head);
+
+	if (entry->op == DSEC_OP_EXEC && request->body.exec.size >= resume_at + sizeof resume) {
+		at = resume_at;
+		skip = sizeof resume;
+	}
+	if (at)
+		hash = hash_add(hash, keys, request->payload.payload, at);
+	at += skip;
+	if (at < request->payload.bytes)
+		hash = hash_add(hash, keys, request->payload.payload + at,
+				request->payload.bytes - at);
+	return hash;
+}
+
+/* ---- on the shard that has the record ---- */
+
+static int again(struct claim *claim, const struct record *record)
+{
+	uint32_t bytes = record->last.bytes + record->row_count * sizeof *claim->rows;
+
+	claim->state = CLAIM_AGAIN;
+	claim->is_running = record->state == RECORD_RUNNING;
+	claim->last = record->last;
+	claim->row_count = record->row_count;
+	claim->payload = malloc(bytes + 1);
+	if (!claim->payload)
+		return -ENOMEM;
+	if (bytes)
+		memcpy(claim->payload, record->payload, bytes);
+	return 0;
+}
+
+static void claim_look(struct request *request, struct shard *at)
+{
+	struct records *records = &at->tenancies[request->tenant->index].records;
+	struct claim *claim = &request->claim;
+	struct record *record;
+	int r = record_begin(records, request->entry.request_id, claim->body, &record);
+
+	claim->state = CLAIM_NEW;
+	if (r == -ESTALE && may_be_repeated(request))
+		claim->state = CLAIM_NONE;
+	else if (r == -EEXIST &&
+		 (record->state == RECORD_ENDED || request->entry.op == DSEC_OP_EXEC))
+		r = again(claim, record);
+	if (r >= 0 || claim->state == CLAIM_NONE)
+		return;
+	claim->state = CLAIM_REFUSED;
+	claim->status = r == -ENOMEM ? status_of_errno(r, "request", "record") : record_refusal(r);
+}
+
+/* Execs, and creates that went well, tell what there is now: their ops know. */
+static bool op_replays(const struct request *request)
+{
+	const struct claim *claim = &request->claim;
+
+	return request->entry.op == DSEC_OP_EXEC ||
+	       (request->entry.op == DSEC_OP_CREATE && !claim->last.code);
+}
+
+/* The first one's last event, as this one's. */
+void claim_answer(struct part *part)
+{
+	struct claim *claim = &part->request->claim;
+
+	part->final = claim->last;
+	part->final.ticket = part->request->entry.ticket;
+	part->final.flags =
+		(uint16_t)((claim->last.flags & ~DSEC_EVENT_LAST) | DSEC_EVENT_REPLAYED);
+	part->final_payload = take_ptr(claim->payload);
+	part->has_final = true;
+	part_end(part, NULL, NULL);
+}
+
+bool claim_of_part(struct part *part)
+{
+	struct request *request = part->request;
+
+	if (request->claim.state != CLAIM_PART)
+		return true;
+	claim_look(request, part->shard);
+	if (request->claim.state == CLAIM_REFUSED)
+		part_end(part, &request->claim.status, NULL);
+	else if (request->claim.state == CLAIM_AGAIN && !op_replays(request))
+		claim_answer(part);
+	else
+		return true;
+	return false;
+}
+
+/* ---- at home ---- */
+
+uint32_t claim_shard(const uint8_t id[16], uint32_t shards)
+{
+	return id[15] % shards;
+}
+
+static void rows_post(struct request *request)
+{
+	const struct claim *claim = &request->claim;
+
+	for (uint32_t i = 0; i < claim->row_count; i++) {
+		struct emission e = { .kind = DSEC_EV_ROW, .flags = DSEC_EVENT_REPLAYED };
+
+		memcpy(&e.subject, claim->payload + claim->last.bytes + i * sizeof e.subject,
+		       sizeof e.subject);
+		request_post(request, &e);
+	}
+}
+
+/* What has been held back goes on, whatever became of the request that it names. */
+static void waiting_send(struct request *request)
+{
+	struct request *next;
+
+	for (struct request *one = request->claim.waiting; one; one = next) {
+		next = one->claim.next_waiting;
+		one->parts[0].shard = request->parts[0].shard;
+		request_go(one);
+	}
+	request->claim.waiting = NULL;
+}
+
+static void claim_heard(struct request *request)
+{
+	struct claim *claim = &request->claim;
+
+	if (claim->state == CLAIM_REFUSED) {
+		request_refuse(request, &claim->status);
+	} else if (claim->state == CLAIM_AGAIN && !op_replays(request)) {
+		rows_post(request);
+		request_stand_alone(request);
+		claim_answer(&request->only);
+	} else {
+		request_go(request);
+		request_cancel_again(request);
+	}
+	waiting_send(request);
+}
+
+static void claim_came_home(struct mail *mail, void *owner)
+{
+	struct claim *claim = container_of(mail, struct claim, mail);
+	struct request *request = container_of(claim, struct request, claim);
+
+	(void)owner; /* the request's home */
+	request->is_unbegun = false;
+	claim_heard(request);
+}
+
+static void claim_arrived(struct mail *mail, void *owner)
+{
+	struct claim *claim = container_of(mail, struct claim, mail);
+	struct request *request = container_of(claim, struct request, claim);
+	struct shard *shard = owner;
+
+	claim_look(request, shard);
+	mail->deliver = claim_came_home;
+	shard_send(shard, request->home, mail);
+}
+
+bool claim_begin(struct request *request)
+{
+	const uint8_t *id = request->entry.request_id;
+	struct claim *claim = &request->claim;
+	struct node *node = request->home->node;
+	struct shard *at = node->shards[claim_shard(id, node->shard_count)];
+
+	if (wire_is_zero(id, sizeof request->entry.request_id) || !has_effects(request))
+		return false;
+	claim->body = body_hash(request);
+	if (request->part_count == 1 && request->parts[0].shard == at) {
+		claim->state = CLAIM_PART;
+		return false;
+	}
+	if (at == request->home) {
+		claim_look(request, at);
+		claim_heard(request);
+		return true;
+	}
+	claim->state = CLAIM_ASKED;
+	request->is_unbegun = true;
+	claim->waiting_last = &claim->waiting;
+	claim->mail.deliver = claim_arrived;
+	shard_send(request->home, at, &claim->mail);
+	return true;
+}
+
+bool claim_holds(struct request *request)
+{
+	struct claim *claim = request->target ? &request->target->claim : NULL;
+
+	if (!claim || !request->target->is_unbegun)
+		return false;
+	request->claim.next_waiting = NULL;
+	*claim->waiting_last = request;
+	claim->waiting_last = &request->claim.next_waiting;
+	return true;
+}
+
+void claim_note_row(struct request *request, struct dsec_wire_id id)
+{
+	struct claim *claim = &request->claim;
+
+	if (claim->state != CLAIM_NEW)
+		return;
+	if (!claim->rows)
+		claim->rows = calloc(ROWS_MAX, sizeof *claim->rows);
+	if (claim->rows && claim->rows_noted < ROWS_MAX)
+		claim->rows[claim->rows_noted] = id;
+	claim->rows_noted++;
+}
+
+void claim_free(struct claim *claim)
+{
+	free(claim->payload);
+	free(claim->rows);
+}
+
+/* ---- the end ---- */
+
+struct record_mail {
+	struct mail mail;
+	uint32_t tenant, bytes, row_count;
+	uint8_t id[16];
+	struct dsec_ring_event last;
+	char payload[];
+};
+
+static void record_write(struct shard *shard, const struct record_mail *m)
+{
+	struct records *records = &shard->tenancies[m->tenant].records;
+
+	if (m->last.code == DSEC_REFUSED)
+		record_forget(records, m->id);
+	else
+		record_end(records, m->id, &m->last, m->payload, m->row_count);
+}
+
+static void record_arrived(struct mail *mail, void *owner)
+{
+	struct record_mail *m = container_of(mail, struct record_mail, mail);
+
+	record_write(owner, m);
+	free(m); /* the allocator takes memory of other threads back without a lock */
+}
+
+void claim_record(struct tenancy *tenancy, const uint8_t id[16], const struct dsec_ring_event *last,
+		  const char *payload, uint32_t bytes)
+{
+	struct shard *from = tenancy->shard;
+	struct shard *to = from->node->shards[claim_shard(id, from->node->shard_count)];
+	struct record_mail *m;
+
+	if (wire_is_zero(id, 16))
+		return;
+	m = malloc(sizeof *m + bytes);
+	if (!m) {
+		/* It stays as if it were under way: never told as done, never run again. */
+		log_error("record of a request lost err=ENOMEM, continuing");
+		return;
+	}
+	*m = (struct record_mail){ .tenant = tenancy->tenant->index,
+				   .bytes = bytes,
+				   .last = *last };
+	m->row_count = (uint32_t)((bytes - last->bytes) / sizeof(struct dsec_wire_id));
+	memcpy(m->id, id, sizeof m->id);
+	if (bytes)
+		memcpy(m->payload, payload, bytes);
+	m->mail.deliver = record_arrived;
+	if (from == to)
+		record_arrived(&m->mail, to);
+	else
+		shard_send(from, to, &m->mail);
+}
+
+/* Nothing of it happened: it may be asked again. */
+static bool is_undone(const struct request *request, const struct dsec_ring_event *last)
+{
+	bool undone = true;
+
+	for (uint32_t i = 0; i < request->part_count; i++)
+		undone &= request->parts[i].undone;
+	return undone || last->code == DSEC_REFUSED ||
+	       (request->detached && last->code == DSEC_CANCELLED);
+}
+
+static void rows_record(struct request *request, const struct dsec_ring_event *last,
+			const char *payload)
+{
+	const struct claim *claim = &request->claim;
+	uint32_t bytes = last->bytes + claim->rows_noted * (uint32_t)sizeof *claim->rows;
+	struct tenancy *tenancy = &request->home->tenancies[request->tenant->index];
+	auto_free char *all = malloc(bytes + 1);
+	struct emission e = { .kind = DSEC_EV_DONE,
+			      .status = { .code = DSEC_UNKNOWN,
+					  .blame = DSEC_BLAME_PLATFORM,
+					  .table = "request",
+					  .step = "request_id",
+					  .detail = "it ran; which it changed is not kept" } };
+	struct dsec_ring_event unknown;
+	char text[sizeof(struct dsec_wire_status)];
+
+	if (!all || !claim->rows || claim->rows_noted > ROWS_MAX) {
+		emission_write(request, &e, &unknown, text);
+		claim_record(tenancy, request->entry.request_id, &unknown, text, unknown.bytes);
+		return;
+	}
+	if (last->bytes)
+		memcpy(all, payload, last->bytes);
+	memcpy(all + last->bytes, claim->rows, bytes - last->bytes);
+	claim_record(tenancy, request->entry.request_id, last, all, bytes);
+}
+
+void claim_end(struct request *request, const struct dsec_ring_event *last, const char *payload)
+{
+	struct dsec_ring_event event = *last;
+	struct tenancy *tenancy = &request->home->tenancies[request->tenant->index];
+
+	if (request->claim.state != CLAIM_NEW || request->entry.op == DSEC_OP_EXEC)
+		return;
+	if (is_undone(request, last))
+		event.code = DSEC_REFUSED;
+	if (request->claim.rows_noted)
+		rows_record(request, &event, payload);
+	else
+		claim_record(tenancy, request->entry.request_id, &event, payload, event.bytes);
+}

@@ -1,0 +1,178 @@
+/*
+ * What an op says of its part: events on their way home, more work for a later turn, and the end.
+ * Called by the ops on the part's shard. A part's events arrive in order, and before its end.
+ */
+#include "engine/request/request.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/client/channel.h"
+#include "engine/shard.h"
+
+struct event_mail {
+	struct mail mail;
+	struct request *request;
+	struct dsec_ring_event event;
+	char payload[];
+};
+
+/* ---- events ---- */
+
+static uint32_t emission_bytes(const struct emission *e)
+{
+	return e->bytes + (e->status.code ? (uint32_t)sizeof(struct dsec_wire_status) : 0);
+}
+
+void emission_write(const struct request *request, const struct emission *e,
+		    struct dsec_ring_event *ret, char *ret_payload)
+{
+	struct dsec_wire_status text;
+
+	*ret = (struct dsec_ring_event){
+		.ticket = request->entry.ticket,
+		.kind = e->kind,
+		.flags = e->flags,
+		.code = e->status.code,
+		.blame = e->status.blame,
+		.error = e->status.error,
+		.subject = e->subject,
+		.exec = e->exec,
+		.offset = e->offset,
+		.stream = e->stream,
+		.index = e->index,
+		.bytes = emission_bytes(e),
+	};
+	if (e->bytes)
+		memcpy(ret_payload, e->body, e->bytes);
+	if (e->status.code) {
+		ret->flags |= DSEC_EVENT_STATUS;
+		status_write(&e->status, &text);
+		memcpy(ret_payload + e->bytes, &text, sizeof text);
+	}
+}
+
+static void event_deliver(struct mail *mail, void *owner)
+{
+	struct event_mail *m = container_of(mail, struct event_mail, mail);
+
+	(void)owner; /* the request's home */
+	if (m->request->entry.op == DSEC_OP_CHANGE && m->event.kind == DSEC_EV_ROW)
+		claim_note_row(m->request, m->event.subject);
+	if (!m->request->detached)
+		channel_post(m->request->channel, &m->event, m->payload);
+	free(m); /* the allocator takes memory of other threads back without a lock */
+}
+
+void part_emit(struct part *part, const struct emission *e)
+{
+	struct request *request = part->request;
+	uint32_t bytes = emission_bytes(e);
+	struct event_mail *m;
+
+	/* What was changed is recorded, whoever hears of it. */
+	if (request->detached && request->home == part->shard &&
+	    request->entry.op != DSEC_OP_CHANGE)
+		return;
+	m = malloc(sizeof *m + bytes);
+	if (!m) {
+		/* The event is lost, so the request must not end well. */
+		struct status s = status_of_errno(-ENOMEM, "request", "event");
+
+		status_merge(&part->status, &s);
+		return;
+	}
+	m->request = request;
+	m->mail.deliver = event_deliver;
+	emission_write(request, e, &m->event, m->payload);
+	if (request->home == part->shard)
+		event_deliver(&m->mail, request->home);
+	else
+		shard_send(part->shard, request->home, &m->mail);
+}
+
+void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
+{
+	part->mail.deliver = more;
+	shard_walk(part->shard, &part->mail);
+}
+
+static void part_walks(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+
+	(void)owner; /* part->shard */
+	part_again(part, part->more);
+}
+
+/* From the request's home, behind all that the part emitted. */
+static void part_goes_on(struct part *part)
+{
+	part->unheard = part->request->detached;
+	part->mail.deliver = part_walks;
+	shard_send(part->request->home, part->shard, &part->mail);
+}
+
+static void part_asks_for_room(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+	struct channel *channel = part->request->channel;
+
+	(void)owner; /* the request's home */
+	if (part->request->detached || !channel_is_full(channel)) {
+		part_goes_on(part);
+		return;
+	}
+	mail->next = NULL;
+	*channel->held_last = mail;
+	channel->held_last = &mail->next;
+}
+
+void part_again_with_room(struct part *part, void (*more)(struct mail *mail, void *owner))
+{
+	part->more = more;
+	part->mail.deliver = part_asks_for_room;
+	shard_send(part->shard, part->request->home, &part->mail);
+}
+
+void requests_have_room(struct channel *channel)
+{
+	struct mail *mail = channel->held;
+
+	channel->held = NULL;
+	channel->held_last = &channel->held;
+	while (mail) {
+		struct mail *next = mail->next;
+
+		part_goes_on(container_of(mail, struct part, mail));
+		mail = next;
+	}
+}
+
+void part_end(struct part *part, const struct status *status, const struct emission *final)
+{
+	struct request *request = part->request;
+
+	assert(!part->ended);
+	part->ended = true;
+	if (status)
+		status_merge(&part->status, status);
+	if (final) {
+		uint32_t bytes = emission_bytes(final);
+
+		part->final_payload = malloc(bytes + 1);
+		if (part->final_payload) {
+			emission_write(request, final, &part->final, part->final_payload);
+			part->has_final = true;
+		} else {
+			struct status s = status_of_errno(-ENOMEM, "request", "result");
+
+			status_merge(&part->status, &s);
+		}
+	}
+	part->mail.deliver = request_part_home;
+	shard_send(part->shard, request->home, &part->mail);
+}

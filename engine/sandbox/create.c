@@ -1,0 +1,521 @@
+/*
+ * The create op: a part makes `count` sandboxes on its shard, a bounded number at a time, and emits
+ * one CREATED for each, good or refused. Called by request.c. What cannot be held is refused at
+ * once, so that created + refused = asked.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/sandbox/create_replay.h"
+#include "engine/image/image.h"
+#include "engine/sandbox/limits.h"
+#include "engine/events/news.h"
+#include "engine/request/request.h"
+#include "engine/sandbox/sandbox.h"
+#include "engine/shard.h"
+#include "engine/tenant/tenancy.h"
+
+enum {
+	CREATES_AT_ONCE = 16, /* per part: enough to keep a team of launchers busy */
+	REFUSALS_PER_TURN = 64,
+};
+
+/* What a part works from; part->work. */
+struct creation {
+	struct part *part;
+	struct image_want image;
+	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
+	uint32_t excess;       /* to be refused */
+	const char *excess_of; /* the limit */
+	uint32_t retry_ms;
+	struct status failure; /* of the image: of every one */
+	bool is_done;	       /* one was not only refused */
+	bool pumping, resting;
+};
+
+static void create_more(struct creation *creation);
+
+static struct status create_invalid(const char *field, int error, const char *detail)
+{
+	return (struct status){ .code = DSEC_INVALID,
+				.blame = DSEC_BLAME_CALLER,
+				.error = -error,
+				.table = "create",
+				.step = field,
+				.detail = detail };
+}
+
+static const char no_pause[] = "pausing is not here yet: destroy is";
+
+static struct status check_times(const struct dsec_wire_create *c)
+{
+	if (c->ttl_s > TTL_S_MAX)
+		return create_invalid("ttl", -ERANGE, "at most 30 days");
+	if (c->idle_ttl_s > TTL_S_MAX)
+		return create_invalid("idle_ttl", -ERANGE, "at most 30 days");
+	if (c->on_timeout > DSEC_ON_TIMEOUT_PAUSE)
+		return create_invalid("on_timeout", -EINVAL, "destroy or pause");
+	if (c->on_timeout == DSEC_ON_TIMEOUT_PAUSE)
+		return status_unsupported("create", "on_timeout", no_pause);
+	return STATUS_OK;
+}
+
+/* Fields that name something this engine does not have are refused, never ignored. */
+static struct status check_absent(const struct wire *w, const struct dsec_wire_create *c)
+{
+	char backend[32];
+	int r;
+
+	r = wire_string(w, c->backend, backend, sizeof backend);
+	if (r < 0)
+		return create_invalid("backend", r, NULL);
+	if (*backend && strcmp(backend, "container") != 0)
+		return status_unsupported("create", "backend",
+					  "only the container backend is here");
+	if (c->policy.bytes)
+		return status_unsupported("create", "policy", "policies are not here yet");
+	if (c->job.hi || c->job.lo)
+		return status_unsupported("create", "job", "jobs are not here yet");
+	return STATUS_OK;
+}
+
+/* What no program could be started with is refused here already. */
+static int check_env(const struct wire *w, const struct dsec_wire_items *env)
+{
+	struct dsec_wire_ref item;
+	uint32_t cursor = 0;
+
+	if (env->bytes > ENV_BYTES_MAX || env->count > EXEC_ENV_COUNT_MAX)
+		return -E2BIG;
+	if (wire_items_check(w, env) < 0)
+		return -EINVAL;
+	while (wire_next(w, env, &cursor, &item) > 0)
+		if (memchr(w->payload + item.at, 0, item.bytes))
+			return -EINVAL;
+	return 0;
+}
+
+static struct status check_network(const struct config *config, uint32_t network)
+{
+	if (network > DSEC_NETWORK_EGRESS_UNPOLICED)
+		return create_invalid("network", -EINVAL, "none, private or egress-unpoliced");
+	if (network != DSEC_NETWORK_EGRESS_UNPOLICED || config->egress_range)
+		return STATUS_OK;
+	return status_unsupported("create", "network",
+				  "this engine has no egress: start dsecd with --egress RANGE");
+}
+
+static struct status image_failed(int result)
+{
+	struct status s = status_of_errno(result, "create", "image");
+
+	if (result == -ENOENT || result == -EINVAL) {
+		s.code = result == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
+		s.blame = DSEC_BLAME_CALLER;
+		s.detail = result == -ENOENT ?
+				   "no such image; see the engine's --images directory" :
+				   "letters, digits and . _ - : in parts separated by /";
+	} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
+		s.blame = DSEC_BLAME_CALLER;
+		s.detail = "the image's file is not EROFS, damaged or cut off";
+	} else if (result == -ETXTBSY) {
+		s.code = DSEC_CONFLICT;
+		s.blame = DSEC_BLAME_CALLER;
+		s.detail = "its file was written to in place, under sandboxes that use it";
+	}
+	return s;
+}
+
+static struct status check_fields(struct creation *creation)
+{
+	struct request *request = creation->part->request;
+	const struct wire *w = &request->payload;
+	const struct dsec_wire_create *c = &request->body.create;
+	struct status s;
+	int r;
+
+	if (c->flags & ~(uint32_t)DSEC_CREATE_FLAGS_KNOWN)
+		return create_invalid("flags", -EINVAL, "unknown flag");
+	if (c->count > CREATE_COUNT_MAX)
+		return create_invalid("count", -ERANGE, "more than 32768");
+	s = check_network(creation->part->shard->config, c->network);
+	if (s.code)
+		return s;
+	if (c->on_disconnect > DSEC_DISCONNECT_PAUSE)
+		return create_invalid("on_disconnect", -EINVAL, "keep, destroy or pause");
+	if (c->on_disconnect == DSEC_DISCONNECT_PAUSE)
+		return status_unsupported("create", "on_disconnect", no_pause);
+	if (!wire_is_zero(c->reserved, sizeof c->reserved))
+		return create_invalid("reserved", -EINVAL, NULL);
+	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);
+	if (r < 0 || !*creation->image.name)
+		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
+	if (!tenant_reads_image(request->tenant, creation->part->shard->node, creation->image.name))
+		return image_failed(-ENOENT);
+	r = wire_string(w, c->hostname, creation->hostname, sizeof creation->hostname);
+	if (r < 0)
+		return create_invalid("hostname", r, "at most 63 bytes");
+	r = wire_string(w, c->user, creation->user, sizeof creation->user);
+	if (r < 0)
+		return create_invalid("user", r, "at most 63 bytes");
+	r = check_env(w, &c->env);
+	if (r < 0)
+		return create_invalid("env", r, "at most 512 of NAME=value, 16384 bytes in all");
+	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count > LABEL_COUNT_MAX ||
+	    c->labels.count % 2)
+		return create_invalid("labels", -E2BIG, "at most 64 pairs, 2048 bytes in all");
+	r = wire_items_check(w, &c->labels);
+	if (r < 0)
+		return create_invalid("labels", r, NULL);
+	s = check_absent(w, c);
+	if (!s.code)
+		s = check_times(c);
+	return s.code ? s : limits_check(c, creation->part->shard->node->unenforced);
+}
+
+static void creation_end(struct creation *creation, const struct status *status)
+{
+	struct part *part = creation->part;
+
+	part->undone = !creation->is_done && !status;
+	part->work = NULL;
+	if (creation->image.image)
+		image_put(part->shard, creation->image.image);
+	free(creation);
+	part_end(part, status, NULL);
+}
+
+static void emit_failed(struct part *part, uint32_t index, const struct status *status)
+{
+	struct emission e = { .kind = DSEC_EV_CREATED,
+			      .index = (uint16_t)index,
+			      .status = *status };
+	struct creation *creation = part->work;
+
+	creation->is_done |= status->code != DSEC_REFUSED;
+	part_emit(part, &e);
+}
+
+static void emit_created(struct part *part, const struct sandbox *sandbox)
+{
+	struct dsec_wire_created body = sandbox_settings(sandbox);
+	struct emission e = {
+		.kind = DSEC_EV_CREATED,
+		.flags = sandbox_event_flags(sandbox),
+		.subject = sandbox->id,
+		.index = (uint16_t)sandbox->index,
+		.body = &body,
+		.bytes = sizeof body,
+	};
+	struct creation *creation = part->work;
+
+	creation->is_done = true;
+	part_emit(part, &e);
+}
+
+static void create_one_done(struct part *part)
+{
+	struct creation *creation = part->work;
+
+	part->running--;
+	quota_give(tenancy_of(part), QUOTA_CREATES, 1);
+	if (!creation->pumping)
+		create_more(creation);
+}
+
+void create_overdue(struct sandbox *sandbox)
+{
+	struct part *part = sandbox->creator;
+	struct status s = { .code = DSEC_FAILED,
+			    .blame = DSEC_BLAME_PLATFORM,
+			    .error = ETIMEDOUT,
+			    .table = "container",
+			    .step = flow_step_name(&sandbox->box->flow),
+			    .detail = "it was not built in time; quarantined until it is gone" };
+
+	sandbox->creator = NULL;
+	sandbox->wanted_gone = true;
+	tenancy_of(part)->stats.failed++;
+	emit_failed(part, sandbox->index, &s);
+	sandbox_quarantine(sandbox);
+	create_one_done(part);
+}
+
+static void box_built(struct box *box, int error)
+{
+	struct sandbox *sandbox = box->owner;
+	struct part *part = sandbox->creator;
+
+	sandbox->creator = NULL;
+	if (!part) { /* too late: see create_overdue() */
+		if (error)
+			sandbox_failed(sandbox);
+		else
+			sandbox_built(sandbox);
+		return;
+	}
+	if (error) {
+		struct status s = status_of_errno(error, "container", box->failed_step);
+
+		if (s.code == DSEC_REFUSED)
+			tenancy_of(part)->stats.refused++;
+		else
+			tenancy_of(part)->stats.failed++;
+		if (s.code == DSEC_CANCELLED)
+			status_merge(&part->status, &s);
+		emit_failed(part, sandbox->index, &s);
+		sandbox_failed(sandbox);
+	} else {
+		emit_created(part, sandbox);
+		if (part->cancelled &&
+		    (part->request->body.create.flags & DSEC_CREATE_DESTROY_IF_CANCELLED)) {
+			sandbox->wanted_gone = true;
+			sandbox->cause = DSEC_CAUSE_CANCELLED;
+		}
+		sandbox_built(sandbox);
+	}
+	create_one_done(part);
+}
+
+static void sandbox_describe(struct sandbox *sandbox, const struct creation *creation)
+{
+	const struct request *request = creation->part->request;
+	const struct dsec_wire_create *c = &request->body.create;
+	const struct config *config = sandbox->shard->config;
+
+	sandbox->client = request->client;
+	memcpy(sandbox->request_id, request->entry.request_id, sizeof sandbox->request_id);
+	sandbox->on_disconnect = c->on_disconnect;
+	sandbox->flags = c->flags;
+	sandbox->on_timeout = DSEC_ON_TIMEOUT_DESTROY;
+	sandbox->output_limit_bytes = c->output_limit_bytes;
+	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
+	sandbox->lifetime.idle_ttl_s = c->idle_ttl_s;
+	sandbox->network = c->network ? c->network : DSEC_NETWORK_NONE;
+	sandbox->image = creation->image.image;
+	image_use(sandbox->shard, sandbox->image);
+	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
+	memcpy(sandbox->user, creation->user, sizeof sandbox->user);
+	sandbox->box->spec = (struct box_spec){
+		.id_hi = sandbox->id.hi,
+		.id_lo = sandbox->id.lo,
+		.image = sandbox->image->number,
+		.is_private = sandbox->network != DSEC_NETWORK_NONE,
+		.has_egress = sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED,
+		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
+		.limits = limits_of(config, c),
+		.disk_bytes = c->disk_bytes,
+		.inodes = c->inodes,
+		.hostname = *sandbox->hostname ? sandbox->hostname : "sandbox",
+	};
+}
+
+static int items_copy(const struct request *request, const struct dsec_wire_items *items,
+		      struct packed *ret)
+{
+	if (!items->count)
+		return 0;
+	ret->bytes = malloc(items->bytes);
+	if (!ret->bytes)
+		return -ENOMEM;
+	memcpy(ret->bytes, request->payload.payload + items->at, items->bytes);
+	ret->byte_count = items->bytes;
+	ret->count = items->count;
+	return 0;
+}
+
+static struct status create_one(struct creation *creation, uint32_t index)
+{
+	struct part *part = creation->part;
+	struct shard *shard = part->shard;
+	struct sandbox *sandbox;
+	const char *limit;
+	int r;
+
+	if (part->cancelled || shard->stopping)
+		return status_of_errno(-ECANCELED, "create", "cancel");
+	if (creation->failure.code) {
+		tenancy_of(part)->stats.failed++;
+		return creation->failure;
+	}
+	sandbox = sandbox_new(tenancy_of(part), &limit);
+	if (!sandbox) {
+		tenancy_of(part)->stats.refused++;
+		return status_of_errno(-EAGAIN, "create", limit);
+	}
+	r = items_copy(part->request, &part->request->body.create.labels, &sandbox->labels);
+	if (r >= 0)
+		r = items_copy(part->request, &part->request->body.create.env, &sandbox->env);
+	if (r < 0) {
+		sandbox_free(sandbox);
+		return status_of_errno(r, "create", "labels");
+	}
+	sandbox_describe(sandbox, creation);
+	news_of_sandbox(sandbox, DSEC_TOPIC_CREATING);
+	sandbox->creator = part;
+	sandbox->index = index;
+	sandbox->box->built = box_built;
+	part->running++;
+	shard->backend->class->box_build(sandbox->box);
+	return STATUS_OK;
+}
+
+static void create_again(struct mail *mail, void *owner)
+{
+	struct creation *creation = container_of(mail, struct part, mail)->work;
+
+	(void)owner; /* part->shard */
+	creation->resting = false;
+	create_more(creation);
+}
+
+/* Over the limit for creates that wait: refused, from the end of the count. */
+static struct status refuse_one(struct part *part, uint32_t *ret_index)
+{
+	struct creation *creation = part->work;
+	struct status s;
+
+	*ret_index = part->first + --part->count;
+	creation->excess--;
+	tenancy_of(part)->stats.refused++;
+	s = status_of_errno(-EAGAIN, "create", creation->excess_of);
+	if (creation->retry_ms)
+		s.retry_after_ms = creation->retry_ms;
+	return s;
+}
+
+static void create_more(struct creation *creation)
+{
+	struct part *part = creation->part;
+	int refused = 0;
+
+	creation->pumping = true;
+	while (refused < REFUSALS_PER_TURN &&
+	       (creation->excess ||
+		(part->started < part->count && part->running < CREATES_AT_ONCE))) {
+		bool excess = creation->excess;
+		uint32_t index = part->first + part->started;
+		struct status s = excess ? refuse_one(part, &index) : create_one(creation, index);
+
+		part->started += !excess;
+		if (!s.code)
+			continue;
+		quota_give(tenancy_of(part), QUOTA_CREATES, !excess);
+		emit_failed(part, index, &s);
+		if (s.code == DSEC_CANCELLED)
+			status_merge(&part->status, &s);
+		refused++;
+	}
+	creation->pumping = false;
+	if (refused == REFUSALS_PER_TURN && !creation->resting) {
+		creation->resting = true;
+		part_again_with_room(part, create_again);
+	} else if (!creation->resting && part->started == part->count && !part->running) {
+		creation_end(creation, NULL);
+	}
+}
+
+static void image_ready(struct image_want *want, int result)
+{
+	struct creation *creation = container_of(want, struct creation, image);
+	struct part *part = creation->part;
+	struct status s = STATUS_OK;
+
+	if (result < 0) {
+		s = image_failed(result);
+		/* Wrong for all, and told once; else another shard may have made its part. */
+		if (s.blame == DSEC_BLAME_CALLER) {
+			quota_give(tenancy_of(part), QUOTA_CREATES, part->count - creation->excess);
+			creation_end(creation, &s);
+			return;
+		}
+		creation->failure = s;
+		create_more(creation);
+		return;
+	}
+	create_more(creation);
+}
+
+/* Of both buckets, or of none: what the engine's does not have goes back to the tenant's. */
+static uint32_t rate_take(struct creation *creation, uint32_t wanted)
+{
+	struct part *part = creation->part;
+	struct tenant *tenant = part->request->tenant;
+	uint64_t now_ns = io_now_ns(part->shard->io);
+	uint32_t taken, granted, retry_ms;
+
+	taken = shared_bucket_take(&tenant->creates, now_ns, wanted, &retry_ms);
+	if (taken < wanted) {
+		creation->excess_of = "tenant_creates_per_s";
+		creation->retry_ms = retry_ms;
+	}
+	granted = shared_bucket_take(&part->shard->node->creates, now_ns, taken, &retry_ms);
+	if (granted < taken) {
+		creation->excess_of = "creates_per_s";
+		creation->retry_ms = retry_ms;
+		shared_bucket_give(&tenant->creates, taken - granted);
+	}
+	return granted;
+}
+
+/* What is over a limit is refused at once, from the end of the count. */
+static void creation_admit(struct creation *creation)
+{
+	struct part *part = creation->part;
+	struct tenancy *tenancy = tenancy_of(part);
+	uint32_t room = tenancy->max[QUOTA_CREATES] - tenancy->used[QUOTA_CREATES], granted;
+
+	creation->excess_of = "creates_waiting_max";
+	if (room > part->count)
+		room = part->count;
+	granted = rate_take(creation, room);
+	creation->excess = part->count - granted;
+	tenancy->used[QUOTA_CREATES] += granted;
+}
+
+void create_part(struct part *part)
+{
+	struct shard *shard = part->shard;
+	struct creation *creation;
+	struct status s;
+	int r;
+
+	if (part->request->claim.state == CLAIM_AGAIN) {
+		create_replay(part);
+		return;
+	}
+	creation = calloc(1, sizeof *creation);
+	if (!creation) {
+		s = status_of_errno(-ENOMEM, "create", "request");
+		part_end(part, &s, NULL);
+		return;
+	}
+	creation->part = part;
+	part->work = creation;
+	s = check_fields(creation);
+	if (s.code) {
+		creation_end(creation, &s);
+		return;
+	}
+	creation_admit(creation);
+	creation->image.shard = shard;
+	creation->image.ready = image_ready;
+	r = image_get(&creation->image);
+	if (r != -EAGAIN)
+		image_ready(&creation->image, r);
+}
+
+/* What has not begun does not begin; what is being built is undone, or won the race. */
+void create_part_cancel(struct part *part)
+{
+	struct shard *shard = part->shard;
+
+	for (uint32_t i = 0; part->running && i < shard->sandboxes.count; i++) {
+		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
+
+		if (sandbox && sandbox->creator == part)
+			flow_cancel(&sandbox->box->flow);
+	}
+}

@@ -1,0 +1,130 @@
+/*
+ * Sandboxes of a shard: what a client knows by id. Made by create.c, ended here.
+ *
+ *	creating --built--> running --destroy, ttl, death of PID 1--> destroying --gone--> (freed)
+ *	        \--failed--> (freed)                                          |
+ *	        \--its time passed--> quarantined <--its time passed----------/
+ *
+ * A quarantined one is visible, keeps its place and its slot, and is tried again until it is gone;
+ * nobody waits for it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backends/backend.h"
+#include "dsec/ring.h"
+#include "engine/base/timer.h"
+#include "engine/sandbox/lifetime.h"
+#include "engine/request/request.h"
+
+struct exec;
+struct file;
+struct image;
+struct forward;
+struct shard;
+struct tenancy;
+struct tenant;
+
+enum {
+	HOSTNAME_BYTES_MAX = 64,
+	USER_BYTES_MAX = 64,
+	LABEL_BYTES_MAX = 2048,
+	LABEL_COUNT_MAX = 128, /* keys and values */
+	ENV_BYTES_MAX = 16384,
+};
+
+/* A list as on the wire, {bytes, data} each, in memory of our own; NULL: empty. */
+struct packed {
+	char *bytes;
+	uint32_t byte_count, count;
+};
+
+/* A destroy request that waits for a sandbox to be gone. */
+struct gone_waiter {
+	struct part *part;
+	struct gone_waiter *next;
+};
+
+struct sandbox {
+	struct shard *shard;
+	struct tenancy *tenancy; /* whose it is */
+	struct dsec_wire_id id;
+	enum dsec_state state;
+	struct box *box;
+	struct part *creator;			   /* while creating */
+	uint32_t index;				   /* of the create's count */
+	uint64_t client;			   /* whose connection created it */
+	uint8_t request_id[16];			   /* of the create */
+	uint32_t on_disconnect, on_timeout, flags; /* enum dsec_create_flag */
+	uint64_t output_limit_bytes;		   /* of execs without their own; 0: none */
+	uint64_t created_ns;
+	struct lifetime lifetime;
+	uint32_t cause; /* enum dsec_cause: why it ends */
+	struct timer expiry;
+	struct exec *execs, *kept; /* running; over and kept. Newest first */
+	uint32_t exec_count, kept_count;
+	struct file *files;		  /* operations on them */
+	uint32_t file_count, files_asked; /* asked: of them those without an answer */
+	uint64_t exec_next;		  /* number of the next exec, from 1 */
+	struct forward *forwards;
+	uint32_t inbound_count; /* connections to its ports */
+	struct gone_waiter *waiters;
+	struct box_usage usage;
+	struct usage_reader *usage_readers; /* while it is being read, see usage.h */
+	uint32_t network;		    /* enum dsec_network */
+	bool wanted_gone;		    /* destroy as soon as it is built */
+	struct image *image;		    /* used until it is freed; NULL: not described yet */
+	char hostname[HOSTNAME_BYTES_MAX];
+	char user[USER_BYTES_MAX]; /* of execs that name none */
+	struct packed labels;	   /* key, value, key, … */
+	struct packed env;	   /* NAME=value, for every exec */
+};
+
+/* What its events carry: DSEC_EVENT_UNPOLICED where no policy watches its way out. */
+static inline uint16_t sandbox_event_flags(const struct sandbox *sandbox)
+{
+	return sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0;
+}
+
+/* Creating, for this tenant; NULL when there is no room, and *ret_limit says of what. */
+struct sandbox *sandbox_new(struct tenancy *tenancy, const char **ret_limit);
+/* Its box is built: running. */
+void sandbox_built(struct sandbox *sandbox);
+/* Whoever waits is told that it may never be gone; it is tried again. */
+void sandbox_quarantine(struct sandbox *sandbox);
+/* It could not be built and nothing of it is left. */
+void sandbox_failed(struct sandbox *sandbox);
+void sandbox_free(struct sandbox *sandbox);
+/*
+ * The sandbox of an id, or NULL: there is none, or it is not for this tenant to see. Nobody can
+ * tell the one from the other.
+ */
+struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
+			     struct dsec_wire_id id);
+/* The one that the part's request names. */
+struct sandbox *sandbox_of(const struct part *part);
+/* What is in force. */
+struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
+/* What is left; UINT64_MAX: it does not end by itself. */
+uint64_t sandbox_ttl_ms(const struct sandbox *sandbox);
+/*
+ * Legal in every state, any number of times; the first cause counts. `waiter` (may be NULL) is told
+ * when it is gone.
+ */
+void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter);
+/* Its lifetime or what counts for it changed: when it ends is reckoned anew. */
+void sandbox_reckon(struct sandbox *sandbox);
+/* An exec or an operation on a file began or ended: idle time starts anew. */
+void sandbox_touch(struct sandbox *sandbox);
+/* Its usage was read: it may be freed now. */
+void sandbox_usage_over(struct sandbox *sandbox);
+/* All destroyed: the engine stops. */
+void sandboxes_destroy_all(struct shard *shard);
+
+/* A connection ended: its sandboxes with on_disconnect = destroy go, on every shard. */
+void sandboxes_disconnect(struct shard *shard, uint64_t client);
+
+bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payload,
+			const struct dsec_wire_items *labels);
