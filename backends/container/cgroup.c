@@ -465,6 +465,19 @@ long cgroup_oom_count(struct worker *w)
 	return number_read(w, "memory.events", "oom_kill ", &w->order.reply.oom_kills);
 }
 
+/* Half is enough: a bomb's processes come and go between the clone and this look. */
+void cgroup_crowd_tell(struct worker *w)
+{
+	const struct attempt failed = w->attempt;
+	uint64_t now, most;
+
+	if (number_read(w, "pids.current", "", &now) >= 0 && now != UINT64_MAX &&
+	    number_read(w, "pids.max", "", &most) >= 0 && most != UINT64_MAX && most &&
+	    now >= most / 2)
+		w->order.reply.flags |= LAUNCH_CROWDED;
+	w->attempt = failed; /* that is what the reply tells */
+}
+
 /* Of all disks, which have a line each. */
 static uint64_t io_sum(const char *text, const char *key)
 {

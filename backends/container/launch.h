@@ -87,6 +87,7 @@ enum launch_flag {
 	 * it went.
 	 */
 	LAUNCH_LEAF_GONE = 131072,
+	LAUNCH_CROWDED = 262144, /* reply of LAUNCH_EXEC: the sandbox is full of processes */
 };
 
 /*

@@ -258,6 +258,8 @@ long program_exec(struct worker *w)
 		r = cgroup_cpu(w);
 	if (r >= 0)
 		r = program_spawn(w, &spawn);
+	if (r == -EAGAIN && w->attempt.step == LAUNCH_STEP_CLONE)
+		cgroup_crowd_tell(w);
 	if (leaf >= 0)
 		(void)kernel_close((int)leaf); /* the child is in it */
 	if (sandbox >= 0)

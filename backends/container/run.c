@@ -233,6 +233,8 @@ static bool failure_is_guests(const struct launch_reply *reply)
 {
 	if (reply->step == LAUNCH_STEP_TTY)
 		return reply->error == EDQUOT || reply->error == ENODEV;
+	if (reply->step == LAUNCH_STEP_CLONE)
+		return reply->flags & LAUNCH_CROWDED;
 	return reply->step == LAUNCH_STEP_ARGV0 || reply->step == LAUNCH_STEP_CWD ||
 	       reply->step == LAUNCH_STEP_USER;
 }

@@ -96,6 +96,8 @@ long userns_make(struct worker *w);
 long cgroup_make(struct worker *w);	 /* the slot's, with leaf 0 */
 long cgroup_limit(struct worker *w);	 /* the slot's, as the request says */
 long cgroup_oom_count(struct worker *w); /* into the reply */
+/* After a clone that failed: LAUNCH_CROWDED into the reply where its own processes are why. */
+void cgroup_crowd_tell(struct worker *w);
 long cgroup_open(struct worker *w);	 /* a descriptor of the slot's, signed with its sandbox */
 long cgroup_leaf_open(struct worker *w); /* made if absent; -EBUSY: see LAUNCH_LEAF_USED */
 long cgroup_leaf_kill(struct worker *w);
