@@ -32,6 +32,7 @@
 #include "engine/keeper/instance.h"
 #include "engine/keeper/keeper_wire.h"
 #include "engine/keeper/orphans.h"
+#include "engine/keeper/remains.h"
 
 enum {
 	STEADY_MS = 30 * 1000, /* an engine that lived this long starts the back-off anew */
@@ -87,6 +88,8 @@ int keeper_run(struct config *config)
 	r = instance_open(&k.instance, config, &places);
 	if (r < 0)
 		return KEEPER_EXIT_REFUSED;
+	if (config->lifeline_fd >= 0) /* a private engine */
+		remains_sweep(config, &places);
 	r = keeper_open(&k);
 	if (r < 0) {
 		log_error("keeper: %s", strerrordesc_np(-r));

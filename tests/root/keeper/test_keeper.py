@@ -52,7 +52,7 @@ class Dsecd:
 
     count = 0
 
-    def __init__(self, *arguments, name=None):
+    def __init__(self, *arguments, name=None, fds=()):
         Dsecd.count += 1
         self.name = name or f"kt{os.getpid()}-{Dsecd.count}"
         self.cgroup = CGROUPS / f"dsec-{self.name}"
@@ -63,7 +63,7 @@ class Dsecd:
         self.pipes = [command_read, self.commands, event_read, log_read]
         self.process = subprocess.Popen(
             [DSECD, "--instance", self.name, *arguments],
-            pass_fds=(command_read, event_write),
+            pass_fds=(command_read, event_write, *fds),
             stderr=log_write,
             env={**os.environ, "FAKE_COMMANDS": str(command_read), "FAKE_EVENTS": str(event_write)},
         )
@@ -132,8 +132,8 @@ def state(pid):
 
 
 class KeeperTest(unittest.TestCase):
-    def dsecd(self, *arguments, name=None):
-        d = Dsecd(*arguments, name=name)
+    def dsecd(self, *arguments, name=None, fds=()):
+        d = Dsecd(*arguments, name=name, fds=fds)
         self.addCleanup(d.close)
         return d
 
@@ -403,6 +403,45 @@ class Parking(KeeperTest):
 
 
 class Instances(KeeperTest):
+    def test_private_engines_of_killed_keepers_are_removed_by_the_next_one(self):
+        lifeline, end = os.pipe()
+        for fd in (lifeline, end):
+            self.addCleanup(os.close, fd)
+
+        def private(number):
+            d = self.dsecd(*SMALL, "--lifeline", str(lifeline), fds=(lifeline,),
+                           name=f"private-{os.getpid()}-{number}")
+            self.addCleanup(Path(d.socket + ".swept").unlink, missing_ok=True)
+            return d, int(d.started()[1])
+
+        def age(d):
+            os.utime(f"/run/dsec/{d.name}/lock", (1, 1))
+
+        (dead, dead_engine), (young, young_engine), (living, _) = map(private, range(3))
+        for d, engine in ((dead, dead_engine), (young, young_engine)):
+            d.process.kill()
+            d.process.wait()
+            try:
+                os.kill(engine, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # its keeper's end was its own
+            wait_for(lambda pid=engine: gone(pid), "end of an engine")
+        age(dead)
+        age(living)
+        following, _ = private(3)
+        self.assertTrue(os.path.exists(dead.socket + ".swept"))
+        self.assert_nothing_left(dead)
+        # Of one that began just now, or lives, nothing is touched.
+        for d in (young, living):
+            self.assertTrue(d.cgroup.exists())
+            self.assertTrue(Path("/run/dsec", d.name, "lock").exists())
+            self.assertFalse(os.path.exists(d.socket + ".swept"))
+        age(young)
+        last, _ = private(4)
+        self.assert_nothing_left(young)
+        for d in (living, following, last):
+            self.assertEqual(d.stop(), 0)
+
     def test_two_instances_live_side_by_side(self):
         one, two = self.dsecd(*SMALL), self.dsecd(*SMALL)
         first, second = one.started(), two.started()
