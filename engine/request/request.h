@@ -87,14 +87,23 @@ void request_begin(struct channel *channel, const struct dsec_ring_request *entr
 bool request_has_place(const struct channel *channel);
 /*
  * How many may be in flight on a channel for one more to be taken. Beyond the limit only what ends
- * other requests or moves them on, or they would wait for each other: INPUT may wait long itself,
- * CANCEL and CREDIT do not.
+ * other requests or moves them on, or they would wait for each other: CANCEL and CREDIT are done at
+ * once, the others may wait long themselves.
  */
 static inline uint32_t requests_in_flight_max(uint16_t op, uint32_t requests_max)
 {
-	if (op == DSEC_OP_CANCEL || op == DSEC_OP_CREDIT)
+	switch (op) {
+	case DSEC_OP_CANCEL:
+	case DSEC_OP_CREDIT:
 		return 2 * requests_max;
-	return op == DSEC_OP_INPUT ? requests_max + requests_max / 2 : requests_max;
+	case DSEC_OP_INPUT:
+	case DSEC_OP_SIGNAL:
+	case DSEC_OP_RESIZE:
+	case DSEC_OP_DESTROY:
+		return requests_max + requests_max / 2;
+	default:
+		return requests_max;
+	}
 }
 /*
  * The client went: events are dropped from here on, the work goes on; but not the making of

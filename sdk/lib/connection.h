@@ -109,8 +109,7 @@ struct channel {
 	struct posted *posted;	  /* by number & (buffer_entries - 1) */
 	struct posted *spare;	  /* pieces whose turn to be posted has not come */
 	uint32_t spares;
-	uint32_t running;  /* requests without their last event */
-	uint32_t windowed; /* of them those whose streams come by credit */
+	uint32_t running; /* requests without their last event */
 	int doorbell_fd;
 };
 
@@ -204,7 +203,7 @@ struct dsec {
 	struct arena arena;
 	/* stream.c */
 	struct stream_buffer sending, receiving;
-	uint32_t stream_running, stream_windowed; /* as a channel's */
+	uint32_t stream_running; /* as a channel's */
 
 	/* ticket.c */
 	struct ticket **tickets;
@@ -320,20 +319,22 @@ void dsec__subscription_resume(struct ticket *ticket);
 
 /* ---- ring.c, stream.c ---- */
 
-/*
- * While streams come by credit a channel has no more requests than the engine takes at once: one
- * that waits in it would hold up the credit for those before it.
- */
-static inline bool dsec__must_wait(const struct dsec *d, const struct ticket *ticket,
-				   uint32_t running, uint32_t windowed)
-{
-	return (windowed || ticket->window_bytes) && running >= d->welcome.submission_entries;
-}
-
-/* These are taken beyond that limit. */
-static inline bool dsec__op_is_urgent(uint16_t op)
+/* Of these, number[0] is the ticket of a request that they end or move on. */
+static inline bool dsec__op_names_ticket(uint16_t op)
 {
 	return op == DSEC_OP_CANCEL || op == DSEC_OP_CREDIT || op == DSEC_OP_INPUT;
+}
+
+/*
+ * Has a channel as many requests as the engine takes at once? One more would wait in it, and behind
+ * it what ends those before it or moves them on, which the engine takes beyond that limit.
+ */
+static inline bool dsec__must_wait(const struct dsec *d, uint16_t op, uint32_t running)
+{
+	if (dsec__op_names_ticket(op) || op == DSEC_OP_SIGNAL || op == DSEC_OP_RESIZE ||
+	    op == DSEC_OP_DESTROY)
+		return false;
+	return running >= d->welcome.submission_entries;
 }
 
 extern const struct transport dsec__ring, dsec__stream;

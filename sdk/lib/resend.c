@@ -28,7 +28,7 @@ static uint32_t channel_choose(struct dsec *d, const struct dsec_ring_request *r
 	uint32_t shard = (uint32_t)(request->subject.lo >> DSEC_ID_SHARD_SHIFT);
 	struct ticket *named = NULL;
 
-	if (dsec__op_is_urgent(request->op))
+	if (dsec__op_names_ticket(request->op))
 		named = dsec__ticket_find(d, (int64_t)request->number[0]);
 	if (named)
 		return named->channel;

@@ -166,8 +166,7 @@ static int ring_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring_r
 
 	if (used > entries)
 		return -EPROTO;
-	if (used == entries || (!dsec__op_is_urgent(request->op) &&
-				dsec__must_wait(d, ticket, channel->running, channel->windowed)))
+	if (used == entries || dsec__must_wait(d, request->op, channel->running))
 		return -EAGAIN;
 	if (request->payload_bytes) {
 		r = dsec__arena_take(&d->arena, request->payload_bytes, &at);
@@ -182,7 +181,6 @@ static int ring_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring_r
 	memcpy(entry, request, sizeof(*request));
 	channel->submission_tail = tail + 1;
 	channel->running++;
-	channel->windowed += ticket->window_bytes > 0;
 	store(&channel->shared->submission_tail, tail + 1);
 	doorbell_ring(channel);
 	return 0;
@@ -191,7 +189,6 @@ static int ring_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring_r
 static void ring_ticket_end(struct dsec *d, struct ticket *ticket)
 {
 	d->channels[ticket->channel].running--;
-	d->channels[ticket->channel].windowed -= ticket->window_bytes > 0;
 	if (ticket->payload_at != UINT64_MAX)
 		dsec__arena_give(&d->arena, ticket->payload_at);
 	ticket->payload_at = UINT64_MAX;

@@ -100,8 +100,8 @@ static int stream_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring
 	ssize_t sent;
 	int r;
 
-	if (!dsec__op_is_urgent(request->op) &&
-	    dsec__must_wait(d, ticket, d->stream_running, d->stream_windowed))
+	(void)ticket; /* nothing of it lies in shared memory */
+	if (dsec__must_wait(d, request->op, d->stream_running))
 		return -EAGAIN;
 	if (request->payload_bytes > d->welcome.stream_payload_max)
 		return -EMSGSIZE;
@@ -117,14 +117,13 @@ static int stream_submit(struct dsec *d, struct ticket *ticket, struct dsec_ring
 	if ((size_t)sent < bytes)
 		sending_keep(d, parts, (size_t)sent);
 	d->stream_running++;
-	d->stream_windowed += ticket->window_bytes > 0;
 	return 0;
 }
 
 static void stream_ticket_end(struct dsec *d, struct ticket *ticket)
 {
+	(void)ticket; /* as above */
 	d->stream_running--;
-	d->stream_windowed -= ticket->window_bytes > 0;
 }
 
 /* Room for a whole message of `bytes`, with what came so far moved to the front. */
@@ -222,7 +221,7 @@ static void stream_close(struct dsec *d)
 	/* Nobody leads: nothing is read meanwhile. */
 	d->sending = d->receiving = (struct stream_buffer){ 0 };
 	d->channel_count = 0;
-	d->stream_running = d->stream_windowed = 0;
+	d->stream_running = 0;
 }
 
 const struct transport dsec__stream = {

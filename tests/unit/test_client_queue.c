@@ -350,13 +350,13 @@ Test(client_queue, a_full_ring_is_eagain_with_a_queue_and_waited_for_without)
 
 	cr_assert_eq(sem_init(&gate, 0, 0), 0);
 	cr_assert_eq(dsec_queue_new(d, &call.queue), 0);
-	/* Eight lie in the ring, and the peer, which may be late, took one. */
+	/* As many as an engine takes at once, though it took one out of the ring. */
 	do {
 		ticket = dsec_list(d, &call, NULL);
 		asked += ticket >= 0;
-	} while (ticket >= 0 || asked < 9);
+	} while (ticket >= 0);
 	cr_assert_eq(ticket, -EAGAIN);
-	cr_assert_eq(asked, 9);
+	cr_assert_eq(asked, 8);
 	cr_assert_str_eq(dsec_error(d, ticket),
 			 "request: no room now: fetch events, then ask again");
 	call.timeout_ms = 5;

@@ -3,6 +3,7 @@
  * An engine per limit.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,41 @@ static void execs_beyond_those_that_may_run_are_refused(struct engine *e)
 	}
 }
 
+/* A connection full of programs that do not end is still told to end them. */
+static void programs_that_fill_a_connection_are_signalled_and_ended(struct engine *e)
+{
+	enum { SANDBOXES = 4, EXECS = 256 };
+	const struct command hold = SH("exec sleep 300");
+	struct dsec_call call = { .size = sizeof call };
+	struct dsec_id ids[SANDBOXES];
+	struct dsec_event *event;
+	int64_t ticket = 0;
+	int started = 0, ended = 0;
+
+	if (!expect(dsec_queue_new(e->d, &call.queue) == 0))
+		return;
+	for (int i = 0; i < SANDBOXES; i++)
+		ids[i] = sandbox_make(e->d);
+	while (started < EXECS && ticket >= 0) {
+		ticket = command_try(e->d, ids[started % SANDBOXES], &hold, &call);
+		started += ticket >= 0;
+	}
+	expect(ticket == -EAGAIN);
+	if (!expect(until(10000, engine_running(e, "sleep") == (unsigned)started)))
+		note("%u of %d run", engine_running(e, "sleep"), started);
+	ticket = dsec_signal(e->d, NULL, ids[0], 1, SIGKILL);
+	expect(ticket >= 0 && ticket_end(e->d, ticket).code == DSEC_OK);
+	expect(until(5000, engine_running(e, "sleep") == (unsigned)started - 1));
+	for (int i = 0; i < SANDBOXES; i++)
+		sandbox_end(e->d, ids[i]);
+	while (ended < started && expect(dsec_queue_poll(call.queue, &event, 1, 60000) == 1)) {
+		ended += !!(event->flags & DSEC_LAST);
+		dsec_event_free(event);
+	}
+	note("%d programs filled it", started);
+	dsec_queue_free(call.queue);
+}
+
 static void one_connection_cannot_have_all_execs(struct engine *e)
 {
 	struct dsec *other = engine_connect(e);
@@ -250,6 +286,8 @@ static const struct claim odd[] = { CLAIM(a_limit_that_shards_cannot_share_evenl
 static const struct claim waiting[] = { CLAIM(creates_beyond_those_that_may_wait_are_refused) };
 static const struct claim execs[] = { CLAIM(execs_beyond_those_that_may_run_are_refused) };
 static const struct claim shares[] = { CLAIM(one_connection_cannot_have_all_execs) };
+static const struct claim fills[] = { CLAIM(
+	programs_that_fill_a_connection_are_signalled_and_ended) };
 static const struct claim rates[] = { CLAIM(creates_beyond_their_rate_are_refused_with_a_time) };
 static const struct claim clients[] = { CLAIM(connections_beyond_the_limit_are_turned_away) };
 
@@ -263,6 +301,7 @@ static const char *const execs_arguments[] = {
 };
 static const char *const shares_arguments[] = { "--sandboxes-max", "16", "--shards", "1",
 						"--execs-max",	   "4",	 NULL };
+static const char *const fills_arguments[] = { "--sandboxes-max", "16", "--shards", "1", NULL };
 static const char *const rates_arguments[] = { "--sandboxes-max", "64", "--shards", "1",
 					       "--creates-per-s", "10", NULL };
 static const char *const clients_arguments[] = { "--sandboxes-max", "16", "--shards", "2",
@@ -273,6 +312,7 @@ static const struct suite suites[] = {
 	SUITE("creates-waiting-max", waiting, .arguments = waiting_arguments),
 	SUITE("execs-max", execs, .arguments = execs_arguments),
 	SUITE("client-execs-max", shares, .arguments = shares_arguments),
+	SUITE("requests-max", fills, .arguments = fills_arguments),
 	SUITE("creates-per-s", rates, .arguments = rates_arguments),
 	SUITE("clients-max", clients, .arguments = clients_arguments),
 };
