@@ -72,7 +72,8 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 {
 	uint64_t until = timers_next(&shard->timers);
 
-	if (more || shard->local || shard->walks || channels_rest(shard))
+	/* Mail to itself is looked at last: a channel that has settled is told of by channels_rest(). */
+	if (more || shard->walks || channels_rest(shard) || shard->local)
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
