@@ -116,8 +116,9 @@ CLASSES: dict[Code, type[DsecError]] = {
 CODES_OF_ERRNO = {
     errno.EINVAL: Code.INVALID, errno.E2BIG: Code.INVALID, errno.EMSGSIZE: Code.INVALID,
     errno.EACCES: Code.DENIED, errno.EPERM: Code.DENIED, errno.ENOTCONN: Code.LOST,
-    errno.ECONNREFUSED: Code.LOST, errno.ENOENT: Code.ABSENT, errno.EPROTO: Code.UNSUPPORTED,
-    errno.EOPNOTSUPP: Code.UNSUPPORTED, errno.ETIMEDOUT: Code.DEADLINE, errno.EAGAIN: Code.REFUSED,
+    errno.ECONNREFUSED: Code.LOST, errno.ENOENT: Code.ABSENT, errno.ENXIO: Code.ABSENT,
+    errno.EPROTO: Code.UNSUPPORTED, errno.EOPNOTSUPP: Code.UNSUPPORTED,
+    errno.ETIMEDOUT: Code.DEADLINE, errno.EAGAIN: Code.REFUSED,
     errno.ECONNRESET: Code.LOST, errno.EPIPE: Code.LOST, errno.EBUSY: Code.REFUSED,
 }
 CALLER_CODES = (Code.INVALID, Code.DENIED, Code.ABSENT)

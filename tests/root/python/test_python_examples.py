@@ -18,6 +18,8 @@ RUN_S = 240
 
 
 class ExamplesTest(PythonTest):
+    maxDiff = None
+
     options = ("--shards", "2", "--sandboxes-max", "600")
 
     def run_python(self, *words, **environment):
