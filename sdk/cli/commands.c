@@ -57,7 +57,7 @@ static const struct command commands[] = {
 	{ "version", VERB_VERSION, verb_version, NULL, "", "of this program and of the engine" },
 };
 
-/* What the brief of dsec names and no engine serves yet. */
+/* What a user may expect and no engine serves yet. */
 static const char later[][8] = { "pause", "resume", "fork", "phase", "job", "policy", "replay" };
 
 bool command_is_later(const char *name)

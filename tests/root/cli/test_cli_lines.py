@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The twelve command lines that dsec was asked for, human and --json, in their order.
+"""A tour of twelve command lines, human and --json, in their order.
 
-Line 6 (exec -it) is test_cli_terminal.py's, line 10 (call) the functions'. Then what else the brief says of
+Line 6 (exec -it) is test_cli_terminal.py's, line 10 (call) the functions'. Then what else there is of
 command lines: files of environment, copies in, backends, names of what is not there yet, and an engine of
 one's own that leaves nothing.
 """
