@@ -72,7 +72,7 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 {
 	uint64_t until = timers_next(&shard->timers);
 
-	/* Mail to itself is looked at last: channels_rest() sends some of a channel that has settled. */
+	/* Mail to itself is looked at last: channels_rest() sends some. */
 	if (more || shard->walks || channels_rest(shard) || shard->local)
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
