@@ -68,6 +68,7 @@ static void remains_remove(const struct config *config, const struct instance_pl
 		return;
 	strcpy(dead.instance, name);
 	dead.socket_path = socket;
+	dead.tenant_count = 1; /* our tenants' sockets are ours */
 	r = instance_open(&instance, &dead, places);
 	if (r < 0)
 		return; /* it said why */
@@ -98,9 +99,12 @@ static void remains_look(const struct config *config, const struct instance_plac
 
 void remains_sweep(const struct config *config, const struct instance_places *places)
 {
-	/* In a process of its own: it takes locks, and may wait or crash like what it sweeps. */
-	int status = 0, pid = fork();
+	int status = 0, pid;
 
+	if (strncmp(config->instance, prefix, strlen(prefix)) != 0)
+		return; /* somebody named it, and knows where the others' sockets are */
+	/* In a process of its own: it takes locks, and may wait or crash like what it sweeps. */
+	pid = fork();
 	if (pid == 0) {
 		remains_look(config, places);
 		_exit(0);
