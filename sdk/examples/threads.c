@@ -3,9 +3,8 @@
  * end. Every event goes to one of them, whichever is free. Usage: threads IMAGE PROGRAM
  * [ARGUMENT...]
  */
-#include <errno.h>
 #include <pthread.h>
-#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,17 +21,21 @@ struct work {
 	int begun, good, ended; /* atomic */
 };
 
-/* The next job, if there is one. */
-static int64_t job_begin(struct work *work)
+/* Begins the next job that can be begun; the last one that ends sends all workers home. */
+static void jobs_next(struct work *work, bool one_ended)
 {
 	struct dsec_call call = { .size = sizeof(call), .queue = work->queue, .tag = MAKE };
 
-	if (__atomic_fetch_add(&work->begun, 1, __ATOMIC_RELAXED) >= JOBS)
-		return 0;
-	return dsec_create(work->d, &call, &work->create);
+	for (;; one_ended = true) {
+		if (one_ended && __atomic_add_fetch(&work->ended, 1, __ATOMIC_RELAXED) == JOBS)
+			dsec_queue_wake(work->queue);
+		if (__atomic_fetch_add(&work->begun, 1, __ATOMIC_RELAXED) >= JOBS ||
+		    dsec_create(work->d, &call, &work->create) >= 0)
+			return;
+	}
 }
 
-/* The next step of a job, by the event that ended the one before. */
+/* The next step of a job, by the event that ended the one before; negative: it cannot be done. */
 static int64_t step(struct work *work, const struct dsec_event *e)
 {
 	struct dsec_select select = { .size = sizeof(select), .count = 1, .ids = &e->subject };
@@ -40,7 +43,7 @@ static int64_t step(struct work *work, const struct dsec_event *e)
 	const struct dsec_result *result = e->body;
 
 	if (e->status.code != DSEC_OK)
-		return -1;
+		return e->flags & DSEC_LAST ? -1 : 0;
 	if (e->kind == DSEC_EV_CREATED)
 		return dsec_exec(work->d, &call, e->subject, &work->exec);
 	if (e->tag == RUN && e->flags & DSEC_LAST) {
@@ -57,16 +60,8 @@ static void *worker(void *argument)
 	struct dsec_event *e;
 
 	while (dsec_queue_poll(work->queue, &e, 1, -1) == 1) {
-		int64_t r = step(work, e);
-
-		while (r == -EAGAIN && sched_yield() == 0) /* the engine makes room */
-			r = step(work, e);
-		if (r < 0 || (e->tag == REMOVE && e->flags & DSEC_LAST)) {
-			if (__atomic_add_fetch(&work->ended, 1, __ATOMIC_RELAXED) == JOBS)
-				dsec_queue_wake(work->queue);
-			else
-				(void)job_begin(work);
-		}
+		if (step(work, e) < 0 || (e->tag == REMOVE && e->flags & DSEC_LAST))
+			jobs_next(work, true);
 		dsec_event_free(e);
 	}
 	dsec_queue_wake(work->queue); /* one wakes the next */
@@ -78,6 +73,8 @@ int main(int argc, char **argv)
 	struct work work = { .create = { .size = sizeof(work.create),
 					 .on_disconnect = DSEC_DISCONNECT_DESTROY },
 			     .exec = { .size = sizeof(work.exec) } };
+	/* A program is begun before its create has ended: two requests a worker are always room. */
+	struct dsec_open_opts open = { .size = sizeof(open), .requests_max = 2 * WORKERS };
 	struct dsec_bytes arguments[ARGUMENTS_MAX];
 	pthread_t threads[WORKERS];
 	int r;
@@ -91,14 +88,16 @@ int main(int argc, char **argv)
 	work.exec.argv = arguments;
 	for (int at = 2; at < argc; at++)
 		arguments[at - 2] = (struct dsec_bytes){ argv[at], strlen(argv[at]) };
-	r = dsec_open(NULL, &work.d);
+	r = dsec_open(&open, &work.d);
 	if (r < 0 || (r = dsec_queue_new(work.d, &work.queue)) < 0) {
 		(void)fprintf(stderr, "threads: %s\n", dsec_error(NULL, r));
 		return 1;
 	}
-	for (int at = 0; at < WORKERS; at++)
-		if (pthread_create(&threads[at], NULL, worker, &work) || job_begin(&work) < 0)
+	for (int at = 0; at < WORKERS; at++) {
+		if (pthread_create(&threads[at], NULL, worker, &work))
 			return 1;
+		jobs_next(&work, false);
+	}
 	for (int at = 0; at < WORKERS; at++)
 		(void)pthread_join(threads[at], NULL);
 	(void)printf("%d of %d ran well, by %d threads\n", work.good, JOBS, WORKERS);

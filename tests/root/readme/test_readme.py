@@ -5,6 +5,7 @@ Left out: the block that is the test run itself. Must hold: the README's own wor
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ["DSEC_BUILD"])
+TIMEOUT_S = 600
 # What a reader must see after each block that says something.
 EXPECTED = {
     "loadgen/run.sh": ["0 failures"],
@@ -35,6 +37,19 @@ def blocks():
 
 
 class Readme(unittest.TestCase):
+    def run_blocks(self, path):
+        """In a session of its own: when it takes too long, all of it ends, and what it said is told."""
+        process = subprocess.Popen(["bash", str(path)], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   errors="replace", start_new_session=True)
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # the engine takes its own down
+            output, _ = process.communicate()
+            self.fail(f"not at its end after {TIMEOUT_S} s: {output[-6000:]}")
+        return subprocess.CompletedProcess(process.args, process.returncode, output)
+
     def test_every_block_does_what_it_says(self):
         with tempfile.TemporaryDirectory() as scratch:
             script = ["set -eu", f"cd {TOP}", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
@@ -44,9 +59,7 @@ class Readme(unittest.TestCase):
                 script += [f"echo '=== block {number}'", block]
             path = Path(scratch) / "readme.sh"
             path.write_text("\n".join(script))
-            run = subprocess.run(["bash", str(path)], stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                 timeout=1200, text=True, errors="replace")
+            run = self.run_blocks(path)
         self.assertEqual(run.returncode, 0, run.stdout[-6000:])
         outputs = re.split(r"^=== block \d+$", run.stdout, flags=re.M)[1:]
         self.assertEqual(len(outputs), len(blocks()))

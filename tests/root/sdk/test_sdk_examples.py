@@ -163,6 +163,11 @@ class ExamplesTest(EngineFixture):
         self.assertEqual((ran.returncode, ran.stdout), (0, "500 of 500 ran well, by 64 threads\n"))
         ran = self.example("threads", "small", PROGRAM, "exit", "1")
         self.assertEqual((ran.returncode, ran.stdout), (1, "0 of 500 ran well, by 64 threads\n"))
+        ran = self.example("threads", "nonesuch", PROGRAM)
+        self.assertEqual((ran.returncode, ran.stdout), (1, "0 of 500 ran well, by 64 threads\n"))
+        for _ in range(max(20 // int(os.environ.get("DSEC_TEST_SLOWNESS", "1")), 2)):  # nobody waits for ever for what could not be begun
+            ran = self.example("threads", "small", PROGRAM, "exit", "0")
+            self.assertEqual(ran.stdout, "500 of 500 ran well, by 64 threads\n")
 
     def test_judge_compiles_once_and_gives_each_input_a_verdict(self):
         wanted = {"a": "ok", "e": "runtime error", "c": "runtime error", "s": "time limit",
