@@ -1,0 +1,75 @@
+/*
+ * A compiled policy: rules in the order of their document. engine/policy makes it, guard.c puts it
+ * into maps, backends enforce of it what BPF cannot on this host. Plain data, read-only once made:
+ * strings belong to whoever made it and live as long as it does.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+	GUARD_POLICY_NAME_MAX = 63,
+	GUARD_POLICY_RULES_MAX = 1024,
+	GUARD_RULE_TEXT_MAX = 255, /* of a path, a name */
+};
+
+enum guard_rule_kind {
+	GUARD_RULE_FILE = 1, /* text: absolute path; bits: enum guard_file_bits */
+	GUARD_RULE_IOCTL,    /* value: type << 8 | number; refused */
+	GUARD_RULE_FAMILY,   /* value: AF_…; refused */
+	GUARD_RULE_UNIX,     /* text: path of a socket, or "@name" in the abstract; refused */
+	GUARD_RULE_PROCESS,  /* value: enum guard_process; refused */
+};
+
+enum guard_file_bits {
+	GUARD_FILE_WRITE = 1,	 /* no opening for writing, truncation, creation below */
+	GUARD_FILE_REPLACE = 2,	 /* no rename, unlink, link, mount over */
+	GUARD_FILE_METADATA = 4, /* no mode, owner, times, xattrs */
+	GUARD_FILE_EXECUTE = 8,
+	GUARD_FILE_HIDE = 16,	 /* ENOENT, and nothing else */
+	GUARD_FILE_SUBTREE = 32, /* and all that is below */
+};
+
+enum guard_process {
+	GUARD_PROCESS_PTRACE_OUTSIDE = 1,
+	GUARD_PROCESS_SIGNAL_OUTSIDE,
+	GUARD_PROCESS_PTRACE, /* inside, too */
+	GUARD_PROCESS_BPF,
+	GUARD_PROCESS_PERF,
+	GUARD_PROCESS_USERFAULTFD,
+	GUARD_PROCESS_KEYCTL,
+	GUARD_PROCESS_USERNS,
+	GUARD_PROCESS_IO_URING,
+	GUARD_PROCESS_SETSCHEDULER,
+	GUARD_PROCESS_CORE_SCHED,
+	GUARD_PROCESS_MOUNT,
+};
+
+/* A set: how a rule is enforced on this host. 0: not at all. */
+enum guard_level {
+	GUARD_LEVEL_BPF_LSM = 1,
+	GUARD_LEVEL_APPARMOR = 2,
+	GUARD_LEVEL_LANDLOCK = 4,
+	GUARD_LEVEL_SECCOMP = 8,
+	GUARD_LEVEL_MOUNT = 16,
+	GUARD_LEVEL_CGROUP_BPF = 32,
+	GUARD_LEVEL_XDP = 64,
+	GUARD_LEVEL_NAMESPACE = 128,
+};
+
+struct guard_rule {
+	uint16_t kind;	  /* enum guard_rule_kind */
+	bool is_audit;	  /* told, not refused */
+	bool is_required; /* nothing enforces it: the create fails */
+	uint32_t bits, value;
+	const char *text;  /* NULL where the kind has none */
+	const char *label; /* as in the document: "files.protect /usr/bin" */
+};
+
+struct guard_policy {
+	uint32_t number; /* from 1; never used again while the engine lives */
+	uint32_t rule_count;
+	const struct guard_rule *rules; /* rule n of events and counters is rules[n - 1] */
+	char name[GUARD_POLICY_NAME_MAX + 1];
+};
