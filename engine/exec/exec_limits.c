@@ -9,17 +9,7 @@
 #include "engine/exec/exec_state.h"
 #include "engine/request/request.h"
 
-/* As setrlimit(2) calls them. */
-static const char *const names[] = {
-	[DSEC_RESOURCE_CPU] = "cpu",	       [DSEC_RESOURCE_FSIZE] = "fsize",
-	[DSEC_RESOURCE_DATA] = "data",	       [DSEC_RESOURCE_STACK] = "stack",
-	[DSEC_RESOURCE_CORE] = "core",	       [DSEC_RESOURCE_RSS] = "rss",
-	[DSEC_RESOURCE_NPROC] = "nproc",       [DSEC_RESOURCE_NOFILE] = "nofile",
-	[DSEC_RESOURCE_MEMLOCK] = "memlock",   [DSEC_RESOURCE_AS] = "as",
-	[DSEC_RESOURCE_LOCKS] = "locks",       [DSEC_RESOURCE_SIGPENDING] = "sigpending",
-	[DSEC_RESOURCE_MSGQUEUE] = "msgqueue", [DSEC_RESOURCE_NICE] = "nice",
-	[DSEC_RESOURCE_RTPRIO] = "rtprio",     [DSEC_RESOURCE_RTTIME] = "rttime",
-};
+static const char *const names[] = DSEC_RESOURCE_NAMES;
 
 _Static_assert(sizeof names / sizeof *names == DSEC_RESOURCES, "a resource has no name");
 _Static_assert((int)DSEC_RESOURCES == (int)RUN_LIMITS_MAX, "the backend takes them all");

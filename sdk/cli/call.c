@@ -149,24 +149,26 @@ static void function_show(const struct dsec_function_row *row)
 	table_end();
 }
 
-static void row_tell(void *state, const struct dsec_event *event)
+static void row_json(const void *state)
 {
-	const struct options *options = state;
-	const struct dsec_function_row *row = event->body;
+	auto_json json_t *json = function_json(state);
 
-	if (event->kind != DSEC_EV_ROW || !row)
-		return;
-	if (options->json) {
-		auto_json json_t *json = function_json(row);
-
-		(void)json_line(stdout, json); /* told at the end, by main() */
-	} else if (options->quiet) {
-		value_write(stdout, row->name);
-		(void)putchar('\n');
-	} else {
-		function_show(row);
-	}
+	(void)json_line(stdout, json); /* told at the end, by main() */
 }
+
+static void row_show(const void *state, bool name_alone)
+{
+	const struct dsec_function_row *row = state;
+
+	if (!name_alone) {
+		function_show(row);
+		return;
+	}
+	value_write(stdout, row->name);
+	(void)putchar('\n');
+}
+
+static const struct session_rows telling = { row_json, row_show };
 
 static int64_t function_ask(struct session *session, uint32_t verb, struct dsec_id id)
 {
@@ -183,9 +185,7 @@ static int functions_list(struct session *session)
 
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	return session_events(session, ticket, "call --list", row_tell, (void *)options) < 0 ?
-		       EXIT_TROUBLE :
-		       0;
+	return session_tell_rows(session, ticket, "call --list", &telling) < 0 ? EXIT_TROUBLE : 0;
 }
 
 /* ---- by name ---- */

@@ -36,8 +36,9 @@ static json_t *texts_json(const struct dsec_bytes *texts, uint32_t count)
 	return array;
 }
 
-static void row_json(const struct dsec_exec_row *row)
+static void row_json(const void *state)
 {
+	const struct dsec_exec_row *row = state;
 	bool ended = row->reason == DSEC_EXIT || row->reason == DSEC_NOT_STARTED;
 	auto_json json_t *object = json_object();
 
@@ -71,8 +72,9 @@ static void state_print(const struct dsec_exec_row *row, char ret_text[VALUE_TEX
 		(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%s", reason_name(row->reason));
 }
 
-static void row_show(const struct dsec_exec_row *row, bool number_alone)
+static void row_show(const void *state, bool number_alone)
 {
+	const struct dsec_exec_row *row = state;
 	static const struct column unpadded = { "", 0 };
 	char text[VALUE_TEXT_BYTES];
 
@@ -100,17 +102,7 @@ static void row_show(const struct dsec_exec_row *row, bool number_alone)
 	table_end();
 }
 
-static void row_tell(void *state, const struct dsec_event *event)
-{
-	const struct options *options = state;
-
-	if (event->kind != DSEC_EV_ROW || !event->body)
-		return;
-	if (options->json)
-		row_json(event->body);
-	else
-		row_show(event->body, options->quiet);
-}
+static const struct session_rows telling = { row_json, row_show };
 
 int execs_show(struct session *session, const char *sandbox)
 {
@@ -122,8 +114,7 @@ int execs_show(struct session *session, const char *sandbox)
 		return EXIT_TROUBLE;
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	return session_events(session, dsec_list(session->d, &call, &opts), "ps", row_tell,
-			      (void *)options) < 0 ?
+	return session_tell_rows(session, dsec_list(session->d, &call, &opts), "ps", &telling) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }

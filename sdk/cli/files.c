@@ -30,8 +30,9 @@ static const char *type_name(uint32_t type)
 	return names[type < sizeof(names) / sizeof(names[0]) ? type : 0];
 }
 
-static void row_json(const struct dsec_file_row *row)
+static void row_json(const void *state)
 {
+	const struct dsec_file_row *row = state;
 	auto_json json_t *object = json_object();
 
 	/* These fail on memory alone, and json_line() shows what there is. */
@@ -65,8 +66,9 @@ static void mode_write(const struct dsec_file_row *row, char ret[static 11])
 	ret[10] = 0;
 }
 
-static void row_show(const struct dsec_file_row *row, bool name_alone)
+static void row_show(const void *state, bool name_alone)
 {
+	const struct dsec_file_row *row = state;
 	static const struct column unpadded = { "", 0 };
 	time_t seconds = (time_t)(row->mtime_ns / 1000000000);
 	struct tm when = { 0 };
@@ -144,17 +146,7 @@ static int list(struct session *session, const struct remote *remote)
 	return r < 0 ? EXIT_TROUBLE : 0;
 }
 
-static void row_see(void *state, const struct dsec_event *event)
-{
-	const struct options *options = state;
-
-	if (event->kind != DSEC_EV_ROW || !event->body)
-		return;
-	if (options->json)
-		row_json(event->body);
-	else
-		row_show(event->body, options->quiet);
-}
+static const struct session_rows telling = { row_json, row_show };
 
 static int stat_show(struct session *session, const struct remote *remote)
 {
@@ -163,8 +155,8 @@ static int stat_show(struct session *session, const struct remote *remote)
 
 	opts.verb = DSEC_FILE_STAT;
 	opts.flags = DSEC_FILE_NO_FOLLOW;
-	return session_events(session, dsec_file(session->d, &call, remote->id, &opts), "stat",
-			      row_see, (void *)session->options) < 0 ?
+	return session_tell_rows(session, dsec_file(session->d, &call, remote->id, &opts), "stat",
+				 &telling) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }

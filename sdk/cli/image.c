@@ -46,8 +46,9 @@ json_t *image_row_json(const struct dsec_image_row *row)
 
 /* ---- ls ---- */
 
-static void row_show(const struct dsec_image_row *row, bool name_alone)
+static void row_show(const void *state, bool name_alone)
 {
+	const struct dsec_image_row *row = state;
 	struct dsec_bytes digest = row->digest;
 	char text[VALUE_TEXT_BYTES];
 
@@ -77,20 +78,14 @@ static void row_show(const struct dsec_image_row *row, bool name_alone)
 	table_end();
 }
 
-static void row_tell(void *state, const struct dsec_event *event)
+static void row_json(const void *state)
 {
-	const struct options *options = state;
+	auto_json json_t *json = image_row_json(state);
 
-	if (event->kind != DSEC_EV_ROW || !event->body)
-		return;
-	if (options->json) {
-		auto_json json_t *json = image_row_json(event->body);
-
-		(void)json_line(stdout, json); /* told at the end, by main() */
-	} else {
-		row_show(event->body, options->quiet);
-	}
+	(void)json_line(stdout, json); /* told at the end, by main() */
 }
+
+static const struct session_rows telling = { row_json, row_show };
 
 static int64_t image_ask(struct session *session, uint32_t verb, const char *name)
 {
@@ -106,8 +101,8 @@ static int image_list(struct session *session)
 
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	return session_events(session, image_ask(session, DSEC_IMAGE_LIST, NULL), "image ls",
-			      row_tell, (void *)options) < 0 ?
+	return session_tell_rows(session, image_ask(session, DSEC_IMAGE_LIST, NULL), "image ls",
+				 &telling) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }

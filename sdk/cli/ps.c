@@ -24,8 +24,9 @@ static const struct column columns[] = {
 	[PS_LABELS] = { "LABELS", 0 },	  { NULL, 0 },
 };
 
-static void row_json(const struct dsec_row *row)
+static void row_json(const void *state)
 {
+	const struct dsec_row *row = state;
 	auto_json json_t *object = json_object();
 
 	/* These fail on memory alone, and json_line() shows what there is. */
@@ -76,8 +77,9 @@ static void tenant_cell(const struct dsec_row *row)
 	table_text(&unpadded, row->label_count ? " " : "");
 }
 
-static void row_show(const struct dsec_row *row, bool id_alone)
+static void row_show(const void *state, bool id_alone)
 {
+	const struct dsec_row *row = state;
 	char text[2 * VALUE_TEXT_BYTES];
 
 	dsec_id_print(row->id, text);
@@ -99,17 +101,7 @@ static void row_show(const struct dsec_row *row, bool id_alone)
 	table_end();
 }
 
-static void row_tell(void *state, const struct dsec_event *event)
-{
-	const struct options *options = state;
-
-	if (event->kind != DSEC_EV_ROW || !event->body)
-		return;
-	if (options->json)
-		row_json(event->body);
-	else
-		row_show(event->body, options->quiet);
-}
+static const struct session_rows telling = { row_json, row_show };
 
 static int list(struct session *session)
 {
@@ -123,8 +115,7 @@ static int list(struct session *session)
 	opts.labels = labels;
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	return session_events(session, dsec_list(session->d, &call, &opts), "ps", row_tell,
-			      (void *)options) < 0 ?
+	return session_tell_rows(session, dsec_list(session->d, &call, &opts), "ps", &telling) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }

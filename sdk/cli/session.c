@@ -230,3 +230,28 @@ int session_events(struct session *session, int64_t ticket, const char *what,
 	}
 	return told ? -EIO : 0;
 }
+
+struct telling {
+	const struct session_rows *rows;
+	const struct options *options;
+};
+
+static void row_tell(void *state, const struct dsec_event *event)
+{
+	const struct telling *telling = state;
+
+	if (event->kind != DSEC_EV_ROW || !event->body)
+		return;
+	if (telling->options->json)
+		telling->rows->json(event->body);
+	else
+		telling->rows->show(event->body, telling->options->quiet);
+}
+
+int session_tell_rows(struct session *session, int64_t ticket, const char *what,
+		      const struct session_rows *rows)
+{
+	struct telling telling = { .rows = rows, .options = session->options };
+
+	return session_events(session, ticket, what, row_tell, &telling);
+}

@@ -59,6 +59,16 @@ __attribute__((format(printf, 2, 3))) int session_refuse(struct session *session
 int session_events(struct session *session, int64_t ticket, const char *what,
 		   void (*seen)(void *state, const struct dsec_event *event), void *state);
 
+/* How rows are told: each as a line of JSON, or as a line of text, of which -q leaves the name. */
+struct session_rows {
+	void (*json)(const void *row);
+	void (*show)(const void *row, bool quiet);
+};
+
+/* session_events() for those that have rows, each told as the options say. */
+int session_tell_rows(struct session *session, int64_t ticket, const char *what,
+		      const struct session_rows *rows);
+
 /* How the verb makes its calls: with the time-out that was asked for. */
 struct dsec_call session_call(const struct session *session);
 

@@ -196,6 +196,13 @@ enum dsec_resource {
 	DSEC_RESOURCE_RTTIME = 15,
 };
 
+/* Their names, as setrlimit(2) has them, by number: the initializer of an array of strings. */
+#define DSEC_RESOURCE_NAMES                                                                        \
+	{                                                                                          \
+		"cpu", "fsize", "data", "stack", "core", "rss", "nproc", "nofile", "memlock",      \
+			"as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime"        \
+	}
+
 /* What is done with a file. */
 enum dsec_file_verb {
 	DSEC_FILE_READ = 1,
