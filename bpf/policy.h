@@ -15,10 +15,13 @@
 #endif
 
 enum {
-	POLICY_VERSION = 2,    /* grows with every change of a struct below */
+	POLICY_VERSION = 3,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
+	POLICY_TAPS_MAX = 16384,
+	POLICY_DESTINATIONS_MAX = 65536, /* of all policies */
+	POLICY_FLOWS_MAX = 65536,	 /* the latest ones */
 };
 
 struct policy_cgroup {
@@ -77,7 +80,80 @@ struct policy_engine {
 	__u32 root_level; /* of the instance's root in the whole cgroup tree */
 };
 
+/*
+ * destinations: where a policy lets packets go, by the longest prefix that has an entry. The trie
+ * compares bytes from `policy` on, so the policy stands first.
+ */
+struct policy_destination_key {
+	__u32 prefix_bits; /* 32 for the policy, and those of the address */
+	__u32 policy;
+	__u8 address[16]; /* IPv6, or IPv4 as ::ffff:a.b.c.d */
+};
+
+enum { POLICY_PORT_RANGES_MAX = 8 };
+
+struct policy_ports {
+	__u16 first, last; /* both included; for ICMP: its types */
+	__u8 protocol;	   /* IPPROTO_TCP, _UDP, _ICMP, _ICMPV6 */
+	__u8 reserved[3];
+};
+
+/* What matches none of its ranges is refused in the name of `rule`. */
+struct policy_destination {
+	__u32 rule;
+	__u32 range_count;
+	struct policy_ports ranges[POLICY_PORT_RANGES_MAX];
+};
+
+/* taps: the network interface of a virtual machine -> whose it is. */
+struct policy_interface {
+	__u32 index;
+};
+
+struct policy_tap {
+	__u64 cgroup_id; /* of the sandbox */
+	__u32 policy;
+	__u8 mac[6]; /* all that it may send from */
+	__u8 reserved[2];
+	__u8 address4[4], address6[16]; /* zero: it has none */
+};
+
+/* tap_counts: what came out of a machine, by what became of it. Per CPU. */
+enum policy_tap_verdict {
+	POLICY_TAP_PASSED,
+	POLICY_TAP_REFUSED,   /* by a destination, or for want of one */
+	POLICY_TAP_SPOOFED,   /* from an address that is not its own */
+	POLICY_TAP_MALFORMED, /* short, fragmented, with options, of another protocol */
+	POLICY_TAP_VERDICTS,
+};
+
+struct policy_tap_counts {
+	__u64 packets[POLICY_TAP_VERDICTS];
+	__u64 bytes[POLICY_TAP_VERDICTS];
+};
+
+/* flows: policy_flow_key -> policy_flow, the latest that passed or was refused. */
+struct policy_flow_key {
+	__u32 interface; /* 0: not of a virtual machine */
+	__u16 port;	 /* of the destination; for ICMP: its type */
+	__u8 protocol;
+	__u8 refused;
+	__u8 address[16];
+};
+
+struct policy_flow {
+	__u64 packets, bytes;
+	__u64 first_ns, last_ns; /* since boot */
+	__u32 rule;
+	__u32 reserved;
+};
+
 _Static_assert(sizeof(struct policy_cgroup) == 8, "no padding");
+_Static_assert(sizeof(struct policy_destination_key) == 24, "no padding");
+_Static_assert(sizeof(struct policy_destination) == 72, "no padding");
+_Static_assert(sizeof(struct policy_tap) == 40, "no padding");
+_Static_assert(sizeof(struct policy_flow_key) == 24, "no padding");
+_Static_assert(sizeof(struct policy_flow) == 40, "no padding");
 _Static_assert(sizeof(struct policy_network) == 8, "no padding");
 _Static_assert(sizeof(struct policy_shard) == 8, "no padding");
 _Static_assert(sizeof(struct policy_death) == 32, "no padding");
