@@ -210,7 +210,7 @@ void control_launcher_stuck(struct control *control, struct shard *shard, int pi
 	mail_send(shard->io, control->io, &m->mail);
 }
 
-/* ---- for images and imports ---- */
+/* ---- for images, imports and policies ---- */
 
 struct io *control_io(struct control *control)
 {
@@ -225,6 +225,11 @@ int control_cgroup(const struct control *control)
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;
+}
+
+struct policy_table *control_policies(struct control *control)
+{
+	return &control->policies;
 }
 
 const struct config *control_config(const struct control *control)
@@ -405,8 +410,8 @@ static void lifeline_came(struct io_op *op, int res)
 		control_stop(control, "the lifeline ended");
 }
 
-/* A name that was given to another file is read anew within a second. */
-static void images_refresh_due(struct control *control)
+/* A name that was given to another file is read anew within a second, and old policies go. */
+static void refresh_due(struct control *control)
 {
 	uint64_t now_ns = io_clock_ns(control->io);
 
@@ -414,6 +419,7 @@ static void images_refresh_due(struct control *control)
 		return;
 	control->refreshed_ns = now_ns;
 	images_refresh(control, control->config);
+	policies_sweep(&control->policies);
 }
 
 static void control_listen(struct control *control)
@@ -455,6 +461,6 @@ void control_run(struct control *control)
 			log_error("control loop failed err=%s, continuing", strerror(-r));
 		missing_start(control);
 		log_flush();
-		images_refresh_due(control);
+		refresh_due(control);
 	}
 }

@@ -15,6 +15,7 @@ struct engine_handover;
 struct image_table;
 struct io;
 struct mail;
+struct policy_table;
 struct shard;
 
 /* Start everything; on failure nothing is left. Logs why. */
@@ -25,10 +26,11 @@ void control_run(struct control *control);
 /* Stop shards, give everything back. Returns 0 when nothing is left. */
 int control_close(struct control *control);
 
-/* For mail, images and imports. */
+/* For mail, images, imports and policies. */
 struct io *control_io(struct control *control);
 int control_cgroup(const struct control *control); /* the instance's root; borrowed */
 struct image_table *control_images(struct control *control);
+struct policy_table *control_policies(struct control *control);
 const struct config *control_config(const struct control *control);
 struct imports *control_imports(struct control *control);
 struct scratches *control_scratches(struct control *control);

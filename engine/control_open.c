@@ -67,6 +67,17 @@ static int images_check(const struct config *config)
 	return given ? r : 0;
 }
 
+static int policies_start(struct control *control)
+{
+	struct policy_mistake mistake = { 0 };
+	int r = policies_open(&control->policies, &mistake);
+
+	if (r < 0)
+		log_error("ready-made policies err=%s at=%u:%u %s", strerror(-r), mistake.line,
+			  mistake.column, mistake.text);
+	return r;
+}
+
 static int signals_open(int *ret_fd)
 {
 	sigset_t wanted;
@@ -217,6 +228,8 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	if (r >= 0)
 		r = images_check(config);
 	if (r >= 0)
+		r = policies_start(control);
+	if (r >= 0)
 		r = tenants_open(&control->node);
 	if (r >= 0)
 		r = sweep_instance(config->instance, control->cgroup_fd);
@@ -293,6 +306,7 @@ int control_close(struct control *control)
 	io_close(control->io);
 	cleanup_close(&control->signal_fd);
 	tenants_close(&control->node);
+	policies_close(&control->policies);
 	r = sweep_check(control->cgroup_fd);
 	if (r < 0)
 		log_error("stopped, but cgroups are left");

@@ -10,6 +10,7 @@
 #include "engine/control.h"
 #include "engine/image/image.h"
 #include "engine/image/import.h"
+#include "engine/policy/policies.h"
 #include "engine/shard.h"
 
 struct guard;
@@ -31,6 +32,7 @@ struct control {
 	struct guard *guard;
 	struct image_table images;
 	struct imports imports;
+	struct policy_table policies;
 	bool stopping, gave_up;
 	uint64_t stop_ns;	    /* when it was told to stop */
 	struct worker_pid *workers; /* not reaped yet */
@@ -39,7 +41,7 @@ struct control {
 	uint32_t clients; /* connected, of all shards: at most clients_max */
 	uint32_t restarts;
 	uint64_t restart_s;
-	uint64_t refreshed_ns; /* when the images' files were looked at */
+	uint64_t refreshed_ns; /* when the images' files and old policies were looked at */
 	int signal_fd, cgroup_fd;
 	struct door doors[TENANTS_MAX];
 	struct io_op signal, lifeline;

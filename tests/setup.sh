@@ -7,7 +7,7 @@ packages=(
 	build-essential cmake ninja-build pkg-config python3 git
 	clang llvm lld libclang-rt-dev clang-format
 	bpftool libbpf-dev libxdp-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
-	libjansson-dev libarchive-dev libssl-dev zlib1g-dev
+	libjansson-dev libarchive-dev libyaml-dev libssl-dev zlib1g-dev
 	# testing
 	libcriterion-dev iproute2 nftables procps util-linux strace zsh groff-base
 	# the image, and the peers of the load generator

@@ -40,6 +40,9 @@ static bool has_effects(const struct request *request)
 	case DSEC_OP_IMAGE:
 		verb = request->body.image.verb;
 		return verb == DSEC_IMAGE_IMPORT || verb == DSEC_IMAGE_REMOVE;
+	case DSEC_OP_POLICY:
+		verb = request->body.policy.verb;
+		return verb == DSEC_POLICY_LOAD || verb == DSEC_POLICY_REMOVE;
 	case DSEC_OP_FUNCTION:
 		return request->body.function.verb != DSEC_FUNCTION_LIST;
 	default:

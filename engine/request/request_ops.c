@@ -50,6 +50,8 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_SUBSCRIBE] = { "subscribe", TARGET_JOURNAL, sizeof(struct dsec_wire_subscribe),
 				subscribe_part, subscribe_cancel, .credit = subscribe_credit,
 				.needs_client = true, .for_everyone = true },
+	[DSEC_OP_POLICY] = { "policy", TARGET_ID, sizeof(struct dsec_wire_policy), policy_part,
+			     .cancel = NULL, .for_everyone = true },
 	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, .cancel = NULL,
 			     .for_everyone = true },
 };

@@ -48,6 +48,10 @@ static const struct command commands[] = {
 	{ "image", VERB_IMAGE, verb_image, "import|ls|inspect IMAGE|rm IMAGE...",
 	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME...",
 	  "bring images in, list and remove them" },
+	{ "policy", VERB_POLICY, verb_policy,
+	  "check FILE|load FILE|show POLICY|ls|diff POLICY POLICY|rm POLICY...",
+	  "check FILE | load FILE | show NAME | ls | diff A B | rm NAME...",
+	  "what sandboxes may do: check, load and compare documents" },
 	{ "check", VERB_CHECK, verb_check, NULL, "",
 	  "what the engine holds, and what is left on the machine" },
 	{ "proxy", VERB_PROXY, verb_proxy, "FILE", "[PATH]",
@@ -58,7 +62,7 @@ static const struct command commands[] = {
 };
 
 /* What a user may expect and no engine serves yet. */
-static const char later[][8] = { "pause", "resume", "fork", "phase", "job", "policy", "replay" };
+static const char later[][8] = { "pause", "resume", "fork", "phase", "job", "replay" };
 
 bool command_is_later(const char *name)
 {

@@ -135,6 +135,15 @@ static void image_offer(void *state, const struct dsec_event *event)
 		offer(offering->line, "", row->name, "");
 }
 
+static void policy_offer(void *state, const struct dsec_event *event)
+{
+	const struct dsec_policy_row *row = event->body;
+	const struct offering *offering = state;
+
+	if (event->kind == DSEC_EV_ROW && row)
+		offer(offering->line, "", row->name, "");
+}
+
 /* Without an engine there is nothing to offer, and nobody to tell. */
 static bool engine_reach(struct line *line)
 {
@@ -193,6 +202,19 @@ static void offer_images(struct line *line)
 			     image_offer, &offering); /* as above */
 }
 
+static void offer_policies(struct line *line)
+{
+	struct dsec_policy_opts opts = { .size = sizeof(opts), .verb = DSEC_POLICY_LIST };
+	struct offering offering = { .line = line };
+	struct dsec_call call;
+
+	if (!engine_reach(line))
+		return;
+	call = session_call(&line->session);
+	(void)session_events(&line->session, dsec_policy(line->session.d, &call, &opts), NULL,
+			     policy_offer, &offering); /* as above */
+}
+
 /* As the tables name what is wanted. */
 static void offer_kind(struct line *line, const char *kind)
 {
@@ -204,6 +226,8 @@ static void offer_kind(struct line *line, const char *kind)
 		offer_execs(line);
 	else if (!strcmp(kind, "IMAGE"))
 		offer_images(line);
+	else if (!strcmp(kind, "POLICY"))
+		offer_policies(line);
 	else if (!strcmp(kind, "KEY=VALUE"))
 		offer_sandboxes(line, true, "");
 	else if (!strcmp(kind, "ADDRESS"))

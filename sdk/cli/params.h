@@ -18,6 +18,7 @@ enum verb {
 	VERB_LOGS = 1 << 9,
 	VERB_EVENTS = 1 << 10,
 	VERB_TOP = 1 << 11,
+	VERB_POLICY = 1 << 12,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
@@ -94,6 +95,9 @@ struct options {
 	bool list;
 	struct texts inputs; /* files */
 	uint64_t cpu_ms, wall_ms, isolation;
+	/* policy */
+	bool effective;
+	uint64_t policy_version;
 	/* check */
 	const char *instance;
 	/* what is no option */

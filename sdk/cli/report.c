@@ -85,8 +85,9 @@ static const char *status_hint(const char *what, const struct dsec_status *statu
 	case DSEC_UNSUPPORTED:
 		return "see dsecd --check; --allow-degraded does without limits this host lacks";
 	case DSEC_ABSENT:
-		return strcmp(what, "create") ? "dsec ps shows sandboxes" :
-						"dsec image ls shows images";
+		return !strcmp(status->step, "policy.name") ? "dsec policy ls shows policies" :
+		       strcmp(what, "create")		    ? "dsec ps shows sandboxes" :
+							      "dsec image ls shows images";
 	case DSEC_DEADLINE:
 		return "--timeout gives more time";
 	case DSEC_LOST:

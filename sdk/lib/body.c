@@ -161,6 +161,23 @@ static int image_row_take(struct event *event, struct payload payload)
 	return r < 0 ? r : ref_take(payload, wire.source, &row->source);
 }
 
+static int policy_row_take(struct event *event, struct payload payload)
+{
+	struct dsec_policy_row *row = &event->body.policy_row;
+	struct dsec_wire_policy_row wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	memcpy(row, &wire, offsetof(struct dsec_policy_row, name));
+	row->size = sizeof(*row);
+	r = ref_take(payload, wire.name, &row->name);
+	if (r == 0)
+		r = ref_take(payload, wire.text, &row->text);
+	return r < 0 ? r : ref_take(payload, wire.tenant, &row->tenant);
+}
+
 static int file_row_take(struct event *event, struct payload payload)
 {
 	struct dsec_file_row *row = &event->body.file_row;
@@ -351,6 +368,9 @@ BODY_SAME(dsec_forward, dsec_wire_forward, token);
 BODY_SAME(dsec_called, dsec_wire_called, exit_code);
 BODY_SAME(dsec_called, dsec_wire_called, cpu_us);
 BODY_SAME(dsec_called, dsec_wire_called, stderr_bytes);
+BODY_SAME(dsec_policy_row, dsec_wire_policy_row, flags);
+BODY_SAME(dsec_policy_row, dsec_wire_policy_row, users);
+BODY_SAME(dsec_policy_row, dsec_wire_policy_row, document_bytes);
 BODY_SAME(dsec_function_row, dsec_wire_function_row, memory_bytes);
 BODY_SAME(dsec_function_row, dsec_wire_function_row, unenforced);
 BODY_SAME(dsec_function_row, dsec_wire_function_row, age_ms);
@@ -486,6 +506,8 @@ int dsec__body_take(struct event *event, const struct ticket *ticket, struct pay
 		r = same_take(&body->file_result, sizeof(body->file_result), payload);
 	else if (op == DSEC_OP_IMAGE && (kind == DSEC_EV_ROW || kind == DSEC_EV_DONE))
 		r = image_row_take(event, payload);
+	else if (op == DSEC_OP_POLICY && kind == DSEC_EV_ROW)
+		r = policy_row_take(event, payload);
 	else if (op == DSEC_OP_IMAGE && kind == DSEC_EV_PROGRESS)
 		r = same_take(&body->progress, sizeof(body->progress), payload);
 	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)

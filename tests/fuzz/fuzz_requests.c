@@ -11,6 +11,7 @@
 #include "engine/sandbox/sandbox.h"
 #include "tests/fuzz/backend_stub.h"
 #include "tests/fuzz/kernel.h"
+#include "tests/fuzz/named_requests.h"
 #include "tests/fuzz/node.h"
 #include "tests/fuzz/visitor.h"
 #include "tests/hostile/client/payloads.h"
@@ -209,22 +210,6 @@ static struct pack *file_choose(struct play *play)
 	return pack;
 }
 
-static struct pack *image_choose(struct play *play)
-{
-	static const char *const names[] = { "tiny", "a/b:1", "", "../x" };
-	struct choices *c = &play->choices;
-	struct pack *pack = pack_new(sizeof pack->image);
-	struct dsec_wire_image *image = &pack->image;
-
-	image->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, 4);
-	if (image->verb == DSEC_IMAGE_IMPORT)
-		image->kind = choose(c, 4);
-	if (choose(c, 4) == 0)
-		pack_text(pack, &image->tag, names[choose(c, 4)]);
-	pack_text(pack, &image->name, image->verb == DSEC_IMAGE_LIST ? "" : names[choose(c, 4)]);
-	return pack;
-}
-
 /* Any bytes, none of them too, for any request. */
 static struct pack *input_choose(struct choices *c, struct dsec_ring_request *entry)
 {
@@ -334,7 +319,9 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 	else if (op == DSEC_OP_ATTACH)
 		pack = attach_choose(c, entry);
 	else if (op == DSEC_OP_IMAGE)
-		pack = image_choose(play);
+		pack = image_choose(c);
+	else if (op == DSEC_OP_POLICY)
+		pack = policy_choose(c);
 	else if (op == DSEC_OP_SUBSCRIBE)
 		pack = subscribe_choose(play);
 	else if (op == DSEC_OP_INPUT)
@@ -392,7 +379,9 @@ static uint16_t op_choose(struct choices *c)
 					DSEC_OP_INVOKE,
 					DSEC_OP_INVOKE,
 					DSEC_OP_SUBSCRIBE,
-					DSEC_OP_SUBSCRIBE };
+					DSEC_OP_SUBSCRIBE,
+					DSEC_OP_POLICY,
+					DSEC_OP_POLICY };
 	uint8_t byte = choose_byte(c);
 
 	/* Of the rarer ones, each can come. */

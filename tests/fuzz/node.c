@@ -22,6 +22,7 @@
 #include "engine/image/image.h"
 #include "engine/image/image_files.h"
 #include "engine/image/import.h"
+#include "engine/policy/policies.h"
 #include "engine/request/records.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/sandbox.h"
@@ -36,6 +37,7 @@ enum { SETTLE_TURNS_MAX = 20000, FUZZ_RECORDS = 512 };
 struct control {
 	struct io *io;
 	struct image_table images;
+	struct policy_table policies;
 	uint32_t stopped;
 	struct choices *choices;
 };
@@ -50,6 +52,11 @@ struct io *control_io(struct control *control)
 struct image_table *control_images(struct control *control)
 {
 	return &control->images;
+}
+
+struct policy_table *control_policies(struct control *control)
+{
+	return &control->policies;
 }
 
 /* An import ends as soon as it begins, in one of many ways, with or without a frame. */
@@ -226,6 +233,14 @@ static void shard_unmake(struct shard *shard)
 	free(shard);
 }
 
+static void policies_make(struct control *control)
+{
+	struct policy_mistake mistake;
+
+	if (policies_open(&control->policies, &mistake) < 0)
+		abort();
+}
+
 void node_open(struct fuzz_node *node, struct choices *choices)
 {
 	struct control *control = calloc(1, sizeof *control);
@@ -260,6 +275,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 	options.world = kernel_world(node->kernel);
 	(void)io_open(&options, &control->io);
 	images_init(&control->images);
+	policies_make(control);
 	control->choices = choices;
 	node->control = control;
 	node->node = (struct node){
@@ -349,6 +365,10 @@ void node_close(struct fuzz_node *node)
 		shard_unmake(node->shards[i]);
 	tenants_close(&node->node);
 	images_done(&node->control->images);
+	policies_sweep(&node->control->policies);
+	for (const struct policy *p = node->control->policies.policies; p; p = p->next)
+		assert(!p->users);
+	policies_close(&node->control->policies);
 	io_close(node->control->io);
 	free(node->control);
 	kernel_free(node->kernel);

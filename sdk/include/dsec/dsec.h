@@ -2,8 +2,9 @@
  * dsec.h: sandboxes on one engine, from C11 or C++.
  *
  * What is here: connections, queues, create, destroy, exec with captured output or streams,
- * attach, files, functions and their calls, list, stats, events and the engine's account of itself.
- * Pause, fork, jobs and policies are not.
+ * attach, files, functions and their calls, list, stats, events, policies and the engine's
+ * account of itself.
+ * Pause, fork and jobs are not.
  *
  * Contracts that hold for every function:
  *
@@ -554,3 +555,4 @@ const char *dsec_error(struct dsec *d, int64_t result);
 #include <dsec/events.h>
 #include <dsec/functions.h>
 #include <dsec/images.h>
+#include <dsec/policies.h>

@@ -171,6 +171,7 @@ enum dsec_op {
 	DSEC_OP_SUBSCRIBE = 19, /* payload dsec_wire_subscribe; sends by credit, see there */
 	DSEC_OP_FUNCTION = 20,	/* payload dsec_wire_function; remove: subject */
 	DSEC_OP_INVOKE = 21,	/* subject: a function; payload dsec_wire_invoke */
+	DSEC_OP_POLICY = 22,	/* payload dsec_wire_policy */
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */
@@ -548,6 +549,7 @@ struct dsec_wire_check {
 	uint64_t reserved[3];
 };
 #include <dsec/ring_functions.h>
+#include <dsec/ring_policy.h>
 
 /* Alignment would be padding on one side only if a struct were not a multiple of 8. */
 DSEC__ASSERT(sizeof(struct dsec_wire_status) == 128);

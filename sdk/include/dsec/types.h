@@ -324,6 +324,26 @@ enum dsec_image_kind {
 	DSEC_IMAGE_ARCHIVE = 2, /* a docker archive or an OCI layout */
 };
 
+/* What is done with policies. */
+enum dsec_policy_verb {
+	DSEC_POLICY_CHECK = 1,
+	DSEC_POLICY_LOAD = 2,
+	DSEC_POLICY_SHOW = 3,
+	DSEC_POLICY_LIST = 4,
+	DSEC_POLICY_REMOVE = 5,
+};
+
+enum { DSEC_POLICY_DOCUMENT_BYTES_MAX = 64 << 10, DSEC_POLICY_NAME_BYTES_MAX = 63 };
+
+/* What a row about policies is of. */
+enum dsec_policy_what { DSEC_POLICY_ITSELF = 1, DSEC_POLICY_RULE = 2, DSEC_POLICY_PHASE = 3 };
+
+enum dsec_policy_flag {
+	DSEC_POLICY_READY_MADE = 1, /* everybody's, and never changed */
+	DSEC_POLICY_REQUIRED = 2,   /* a rule: a create fails where nothing can enforce it */
+	DSEC_POLICY_AUDIT = 4,	    /* a rule: told, not refused */
+};
+
 enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
 
 enum dsec_feature {

@@ -578,6 +578,23 @@ DSEC_IMAGE_AUTO = 0
 DSEC_IMAGE_TREE = 1
 DSEC_IMAGE_ARCHIVE = 2
 
+DSEC_POLICY_CHECK = 1
+DSEC_POLICY_LOAD = 2
+DSEC_POLICY_SHOW = 3
+DSEC_POLICY_LIST = 4
+DSEC_POLICY_REMOVE = 5
+
+DSEC_POLICY_DOCUMENT_BYTES_MAX = 65536
+DSEC_POLICY_NAME_BYTES_MAX = 63
+
+DSEC_POLICY_ITSELF = 1
+DSEC_POLICY_RULE = 2
+DSEC_POLICY_PHASE = 3
+
+DSEC_POLICY_READY_MADE = 1
+DSEC_POLICY_REQUIRED = 2
+DSEC_POLICY_AUDIT = 4
+
 DSEC_TRANSPORT_RING = 1
 DSEC_TRANSPORT_STREAM = 2
 
@@ -1685,6 +1702,48 @@ class Progress(ctypes.Structure):
     ]
 
 
+class PolicyOpts(ctypes.Structure):
+    size: int
+    verb: int
+    name: Any
+    document: Bytes
+    version: int
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("verb", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("document", Bytes),
+        ("version", ctypes.c_uint64),
+    ]
+
+
+class PolicyRow(ctypes.Structure):
+    size: int
+    what: int
+    number: int
+    flags: int
+    rules: int
+    users: int
+    age_ms: int
+    document_bytes: int
+    name: Bytes
+    text: Bytes
+    tenant: Bytes
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("what", ctypes.c_uint32),
+        ("number", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("rules", ctypes.c_uint32),
+        ("users", ctypes.c_uint32),
+        ("age_ms", ctypes.c_uint64),
+        ("document_bytes", ctypes.c_uint64),
+        ("name", Bytes),
+        ("text", Bytes),
+        ("tenant", Bytes),
+    ]
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_at": At,
     "dsec_attach_opts": AttachOpts,
@@ -1715,6 +1774,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_news": News,
     "dsec_open_opts": OpenOpts,
     "dsec_output": Output,
+    "dsec_policy_opts": PolicyOpts,
+    "dsec_policy_row": PolicyRow,
     "dsec_port_opts": PortOpts,
     "dsec_progress": Progress,
     "dsec_result": Result,
@@ -1863,6 +1924,11 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         ctypes.POINTER(Call),
         ctypes.POINTER(ImageOpts),
     ]),
+    "dsec_policy": (ctypes.c_int64, [
+        ctypes.c_void_p,
+        ctypes.POINTER(Call),
+        ctypes.POINTER(PolicyOpts),
+    ]),
 }
 
 
@@ -1917,3 +1983,4 @@ class Library:
     dsec_function: Callable[..., int]
     dsec_invoke: Callable[..., int]
     dsec_image: Callable[..., int]
+    dsec_policy: Callable[..., int]

@@ -1,0 +1,324 @@
+/*
+ * From a document to rules. Called by policies.c, on the control thread, and by tests. What a
+ * document extends comes first: its lists are joined with the document's, its words replaced. Must
+ * hold: rules come in the order of the documents, and the same documents make the same rules.
+ */
+#include "engine/policy/compile.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP_MAX = 8, FAMILY_FIRST = 1 };
+
+/* ---- texts ---- */
+
+static const char *text_keep(struct policy *policy, const char *text)
+{
+	size_t bytes = strlen(text) + 1;
+	char *kept = policy->strings + policy->strings_used;
+
+	assert(bytes <= policy->strings_room - policy->strings_used);
+	memcpy(kept, text, bytes);
+	policy->strings_used += bytes;
+	return kept;
+}
+
+/* More than all its texts and labels take. */
+static size_t strings_room(const struct policy_entry *entries, uint32_t count)
+{
+	const struct policy_words *families = &policy_field(FIELD_SOCKETS_FAMILIES)->words;
+	size_t room = 4 * (GUARD_POLICY_NAME_MAX + 1);
+
+	for (size_t i = 0; i < families->count; i++)
+		room += strlen(families->words[i].name) + 64;
+	for (uint32_t i = 0; i < count; i++) {
+		size_t text = strlen(entries[i].text) + 1;
+
+		room += text + (entries[i].key ? strlen(entries[i].key) + 1 : 0);
+		room += GROUP_MAX * (strlen(policy_field(entries[i].field)->path) + 1 + text);
+	}
+	return room;
+}
+
+/* ---- what it extends, and itself ---- */
+
+/* A list that says what may be is a value as a whole: to join it would widen it. */
+static bool is_replaced_whole(enum policy_field_id field)
+{
+	return field == FIELD_SOCKETS_FAMILIES;
+}
+
+static bool document_has(const struct policy_document *document, enum policy_field_id field)
+{
+	for (uint32_t i = 0; i < document->count; i++)
+		if (document->entries[i].field == field)
+			return true;
+	return false;
+}
+
+/* What says the same thing of the same subject: the later one counts. */
+static bool is_same_subject(const struct policy_entry *a, const struct policy_entry *b)
+{
+	if (a->field != b->field)
+		return false;
+	switch (policy_field(a->field)->kind) {
+	case FIELD_IS_WORD:
+		return true;
+	case FIELD_IS_PHASES:
+		return !strcmp(a->key, b->key);
+	default:
+		return !strcmp(a->text, b->text);
+	}
+}
+
+static void entry_merge(struct policy_entry *entries, uint32_t *count,
+			const struct policy_entry *entry)
+{
+	for (uint32_t i = 0; i < *count; i++)
+		if (is_same_subject(&entries[i], entry)) {
+			entries[i] = *entry;
+			return;
+		}
+	entries[(*count)++] = *entry;
+}
+
+static int entries_merge(const struct policy_document *document, const struct policy *base,
+			 struct policy *policy)
+{
+	uint32_t most = document->count + (base ? base->entry_count : 0);
+
+	policy->entries = calloc(most + 1, sizeof policy->entries[0]);
+	if (!policy->entries)
+		return -ENOMEM;
+	for (uint32_t i = 0; base && i < base->entry_count; i++)
+		if (!is_replaced_whole(base->entries[i].field) ||
+		    !document_has(document, base->entries[i].field))
+			policy->entries[policy->entry_count++] = base->entries[i];
+	for (uint32_t i = 0; i < document->count; i++)
+		entry_merge(policy->entries, &policy->entry_count, &document->entries[i]);
+	policy->strings_room = strings_room(policy->entries, policy->entry_count);
+	policy->strings = malloc(policy->strings_room);
+	if (!policy->strings)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < policy->entry_count; i++) {
+		struct policy_entry *entry = &policy->entries[i];
+
+		entry->text = text_keep(policy, entry->text);
+		if (entry->key)
+			entry->key = text_keep(policy, entry->key);
+	}
+	return 0;
+}
+
+/* ---- rules ---- */
+
+struct compiling {
+	struct policy *policy;
+	struct policy_mistake *mistake;
+	uint32_t enforce[POLICY_FIELDS]; /* by the field of enforce */
+};
+
+static enum policy_field_id enforce_of(enum guard_rule_kind kind)
+{
+	switch (kind) {
+	case GUARD_RULE_FILE:
+		return FIELD_ENFORCE_FILES;
+	case GUARD_RULE_IOCTL:
+		return FIELD_ENFORCE_IOCTLS;
+	case GUARD_RULE_FAMILY:
+	case GUARD_RULE_UNIX:
+		return FIELD_ENFORCE_SOCKETS;
+	default:
+		return FIELD_ENFORCE_PROCESSES;
+	}
+}
+
+static int rule_add(const struct compiling *compiling, const struct policy_entry *entry,
+		    const char *subject, const struct guard_rule *rule)
+{
+	struct policy *policy = compiling->policy;
+	const struct yaml_node at = { .line = entry->line, .column = entry->column };
+	uint32_t enforce = compiling->enforce[enforce_of(rule->kind)];
+	const char *field = policy_field(entry->field)->path;
+	char label[GUARD_RULE_TEXT_MAX + 64];
+	struct guard_rule *added;
+
+	if (policy->guard.rule_count == GUARD_POLICY_RULES_MAX)
+		return yaml_mistake(compiling->mistake, &at, "%s: more than 1,024 rules in all",
+				    field);
+	(void)snprintf(label, sizeof label, "%s %s", field, subject); /* as long as both may be */
+	added = &policy->rules[policy->guard.rule_count++];
+	*added = *rule;
+	added->is_audit = enforce == ENFORCE_AUDIT;
+	added->is_required = enforce == ENFORCE_REQUIRED;
+	added->label = text_keep(policy, label);
+	return 0;
+}
+
+static uint32_t file_bits(enum policy_field_id field)
+{
+	switch (field) {
+	case FIELD_FILES_PROTECT:
+		return GUARD_FILE_WRITE | GUARD_FILE_REPLACE | GUARD_FILE_METADATA |
+		       GUARD_FILE_SUBTREE;
+	case FIELD_FILES_READONLY:
+		return GUARD_FILE_WRITE | GUARD_FILE_REPLACE | GUARD_FILE_SUBTREE;
+	case FIELD_FILES_HIDE:
+		return GUARD_FILE_HIDE | GUARD_FILE_SUBTREE;
+	default:
+		return GUARD_FILE_EXECUTE | GUARD_FILE_SUBTREE;
+	}
+}
+
+static bool has_ioctl(const struct policy *policy, uint32_t number)
+{
+	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
+		if (policy->rules[i].kind == GUARD_RULE_IOCTL && policy->rules[i].value == number)
+			return true;
+	return false;
+}
+
+static int ioctls_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	struct guard_rule rule = { .kind = GUARD_RULE_IOCTL, .value = entry->value };
+	const uint16_t *group;
+	int r = 0;
+
+	if (entry->is_number)
+		return has_ioctl(compiling->policy, rule.value) ?
+			       0 :
+			       rule_add(compiling, entry, entry->text, &rule);
+	group = policy_ioctl_group(entry->value);
+	for (size_t i = 0; group[i] && r == 0; i++) {
+		rule.value = group[i];
+		if (!has_ioctl(compiling->policy, rule.value)) /* groups overlap */
+			r = rule_add(compiling, entry, entry->text, &rule);
+	}
+	return r;
+}
+
+static int process_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	struct guard_rule rule = { .kind = GUARD_RULE_PROCESS,
+				   .value = policy_field(entry->field)->rule };
+
+	if (entry->value == WORD_ALLOW)
+		return 0;
+	if (entry->field == FIELD_PTRACE && entry->value == WORD_INSIDE)
+		rule.value = GUARD_PROCESS_PTRACE_OUTSIDE;
+	return rule_add(compiling, entry, entry->text, &rule);
+}
+
+/* A list of what may be; rules are what may not: all others, once, where the list begins. */
+static int families_add(const struct compiling *compiling, const struct policy_entry *first)
+{
+	const struct policy *policy = compiling->policy;
+	const struct policy_words *words = &policy_field(FIELD_SOCKETS_FAMILIES)->words;
+	int r = 0;
+
+	for (const struct policy_entry *at = policy->entries; at < first; at++)
+		if (at->field == FIELD_SOCKETS_FAMILIES)
+			return 0;
+	for (size_t i = 0; i < words->count && r == 0; i++) {
+		const struct guard_rule rule = { .kind = GUARD_RULE_FAMILY,
+						 .value = words->words[i].value };
+		bool allowed = false;
+
+		for (uint32_t k = 0; k < policy->entry_count; k++)
+			allowed |= policy->entries[k].field == FIELD_SOCKETS_FAMILIES &&
+				   policy->entries[k].value == rule.value;
+		if (!allowed)
+			r = rule_add(compiling, first, words->words[i].name, &rule);
+	}
+	return r;
+}
+
+static int phase_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	struct policy *policy = compiling->policy;
+	const struct yaml_node at = { .line = entry->line, .column = entry->column };
+
+	if (policy->phase_count == POLICY_PHASES_MAX)
+		return yaml_mistake(compiling->mistake, &at, "phases: more than 16");
+	policy->phases[policy->phase_count++] = (struct policy_phase){ entry->key, entry->text };
+	return 0;
+}
+
+static int entry_compile(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	struct guard_rule rule = { .kind = GUARD_RULE_FILE, .text = entry->text };
+
+	switch (policy_field(entry->field)->kind) {
+	case FIELD_IS_PATHS:
+		rule.bits = file_bits(entry->field);
+		return rule_add(compiling, entry, entry->text, &rule);
+	case FIELD_IS_SOCKETS:
+		rule.kind = GUARD_RULE_UNIX;
+		return rule_add(compiling, entry, entry->text, &rule);
+	case FIELD_IS_IOCTLS:
+		return ioctls_add(compiling, entry);
+	case FIELD_IS_FAMILIES:
+		return families_add(compiling, entry);
+	case FIELD_IS_PHASES:
+		return phase_add(compiling, entry);
+	default:
+		if (entry->field == FIELD_NETWORK_MODE)
+			compiling->policy->network = entry->value;
+		return policy_field(entry->field)->rule ? process_add(compiling, entry) : 0;
+	}
+}
+
+static int entries_compile(struct policy *policy, struct policy_mistake *mistake)
+{
+	struct compiling compiling = { .policy = policy, .mistake = mistake };
+	int r = 0;
+
+	for (uint32_t i = 0; i < policy->entry_count; i++)
+		compiling.enforce[policy->entries[i].field] = policy->entries[i].value;
+	for (uint32_t i = 0; i < policy->entry_count && r == 0; i++)
+		r = entry_compile(&compiling, &policy->entries[i]);
+	return r;
+}
+
+int policy_compile(const struct policy_document *document, const struct policy *base,
+		   struct policy **ret, struct policy_mistake *mistake)
+{
+	const struct yaml_node at = { .line = document->extends_line,
+				      .column = document->extends_column };
+	struct policy *policy = calloc(1, sizeof *policy);
+	int r = policy ? 0 : -ENOMEM;
+
+	if (r == 0) {
+		policy->network = POLICY_NETWORK_PRIVATE;
+		policy->depth = base ? base->depth + 1 : 0;
+		policy->rules = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->rules[0]);
+		r = policy->rules ? entries_merge(document, base, policy) : -ENOMEM;
+	}
+	if (r == 0 && policy->depth > POLICY_EXTENDS_MAX)
+		r = yaml_mistake(mistake, &at, "extends: more than 4, one behind the other");
+	if (r == 0)
+		r = entries_compile(policy, mistake);
+	if (r < 0) {
+		policy_free(policy);
+		return r;
+	}
+	(void)snprintf(policy->guard.name, sizeof policy->guard.name, "%s", document->name);
+	policy->extends = document->extends ? text_keep(policy, document->extends) : NULL;
+	policy->guard.rules = policy->rules;
+	*ret = policy;
+	return 0;
+}
+
+void policy_free(struct policy *policy)
+{
+	if (!policy)
+		return;
+	free(policy->rules);
+	free(policy->entries);
+	free(policy->strings);
+	free(policy->document);
+	free(policy);
+}

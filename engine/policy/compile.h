@@ -1,0 +1,52 @@
+/*
+ * A version of a policy, made of its document and of the version it extends. It owns all of its
+ * texts: neither is needed any more.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bpf/guard_policy.h"
+#include "engine/policy/document.h"
+
+enum { POLICY_EXTENDS_MAX = 4, POLICY_PHASES_MAX = 16, POLICY_EVERYBODYS = UINT32_MAX };
+
+/* How much network a sandbox may have, in order. */
+enum policy_network { POLICY_NETWORK_NONE, POLICY_NETWORK_PRIVATE };
+
+struct policy_phase {
+	const char *name, *policy;
+};
+
+struct policy {
+	struct guard_policy guard; /* its rules are what is below */
+	struct guard_rule *rules;
+	const char *extends; /* NULL: nothing */
+	uint32_t depth;	     /* how many it extends, one behind the other */
+	enum policy_network network;
+	struct policy_phase phases[POLICY_PHASES_MAX];
+	uint32_t phase_count;
+	struct policy_entry *entries; /* with those of what it extends, for who extends it */
+	uint32_t entry_count;
+	char *document; /* as it was loaded */
+	size_t document_bytes;
+	char *strings;
+	size_t strings_used, strings_room;
+	/* the table's, see policies.h */
+	uint32_t base;	 /* number of what it extends; 0: nothing */
+	uint32_t tenant; /* whose it is; POLICY_EVERYBODYS */
+	bool is_stale;	 /* found no more: freed once it has no users */
+	uint32_t users;	 /* atomic */
+	uint64_t loaded_ns;
+	struct policy *next; /* in order of names */
+};
+
+/*
+ * `base` is what the document extends, or NULL. 0; -EBADMSG: the mistake says what; -ENOMEM. Its
+ * number is the caller's to give.
+ */
+int policy_compile(const struct policy_document *document, const struct policy *base,
+		   struct policy **ret, struct policy_mistake *mistake);
+void policy_free(struct policy *policy);

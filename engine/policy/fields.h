@@ -1,0 +1,81 @@
+/*
+ * What a policy's document may say: one row per field. The published schema
+ * (docs/policy.schema.json) says the same, which a test checks.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum policy_field_id {
+	FIELD_NAME,
+	FIELD_EXTENDS,
+	FIELD_FILES_PROTECT,
+	FIELD_FILES_READONLY,
+	FIELD_FILES_HIDE,
+	FIELD_FILES_NOEXEC,
+	FIELD_IOCTLS_DENY,
+	FIELD_SOCKETS_FAMILIES,
+	FIELD_SOCKETS_UNIX_DENY,
+	FIELD_PTRACE,
+	FIELD_SIGNAL,
+	FIELD_BPF,
+	FIELD_PERF,
+	FIELD_USERFAULTFD,
+	FIELD_KEYCTL,
+	FIELD_USERNS,
+	FIELD_IO_URING,
+	FIELD_SETSCHEDULER,
+	FIELD_CORE_SCHED,
+	FIELD_MOUNT,
+	FIELD_NETWORK_MODE,
+	FIELD_PHASES,
+	FIELD_ENFORCE_FILES,
+	FIELD_ENFORCE_IOCTLS,
+	FIELD_ENFORCE_SOCKETS,
+	FIELD_ENFORCE_PROCESSES,
+	POLICY_FIELDS,
+};
+
+enum policy_field_kind {
+	FIELD_IS_POLICY, /* a policy's name */
+	FIELD_IS_PATHS,	 /* a list */
+	FIELD_IS_IOCTLS,
+	FIELD_IS_FAMILIES,
+	FIELD_IS_SOCKETS,
+	FIELD_IS_WORD,
+	FIELD_IS_PHASES, /* a map: name of a phase, name of its policy */
+};
+
+struct policy_word {
+	const char *name;
+	uint32_t value;
+};
+
+struct policy_words {
+	const struct policy_word *words;
+	size_t count;
+};
+
+struct policy_field {
+	const char *path; /* "files.protect" */
+	enum policy_field_kind kind;
+	struct policy_words words; /* what a value may be; of lists: among others */
+	uint32_t rule;		   /* of a word that refuses: enum guard_process */
+};
+
+/* Values of words. */
+enum { WORD_ALLOW, WORD_DENY, WORD_INSIDE };
+enum { ENFORCE_WHERE_POSSIBLE, ENFORCE_REQUIRED, ENFORCE_AUDIT };
+
+const struct policy_field *policy_field(enum policy_field_id id);
+/* NULL: none of that name. */
+const struct policy_word *policy_word(const struct policy_words *words, const char *name);
+/* The numbers of a group of ioctls by its place in the words. Ends with 0. */
+const uint16_t *policy_ioctl_group(uint32_t group);
+
+/* The name that was probably meant, or NULL: at most two letters away. */
+const char *policy_nearest(const char *name, const char *const *known, size_t count);
+/* Name of a policy or phase: [a-z0-9-]{1,63}, no - at its ends. */
+bool policy_name_is_good(const char *name);

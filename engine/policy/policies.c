@@ -1,0 +1,230 @@
+/*
+ * The table of policies. Called on the control thread, by policy_op.c and control.c, and by tests;
+ * uses are given back by shards. Must hold: a number is given once; what is found does not change
+ * until it is used no more; nobody takes a new use of a version that is stale.
+ */
+#include "engine/policy/policies.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void policy_use(struct policy *policy)
+{
+	(void)__atomic_fetch_add(&policy->users, 1, __ATOMIC_RELAXED);
+}
+
+void policy_put(struct policy *policy)
+{
+	(void)__atomic_fetch_sub(&policy->users, 1, __ATOMIC_RELEASE);
+}
+
+static void policy_insert(struct policy_table *table, struct policy *policy)
+{
+	struct policy **at = &table->policies;
+
+	while (*at && strcmp((*at)->guard.name, policy->guard.name) <= 0)
+		at = &(*at)->next;
+	policy->next = *at;
+	*at = policy;
+}
+
+struct policy *policies_find(const struct policy_table *table, uint32_t tenant, const char *name)
+{
+	for (struct policy *policy = table->policies; policy; policy = policy->next)
+		if (!policy->is_stale && !strcmp(policy->guard.name, name) &&
+		    (policy->tenant == tenant || policy->tenant == POLICY_EVERYBODYS))
+			return policy;
+	return NULL;
+}
+
+/* ---- documents ---- */
+
+static int base_find(const struct policy_table *table, uint32_t tenant,
+		     const struct policy_document *document, struct policy **ret,
+		     struct policy_mistake *mistake)
+{
+	const struct yaml_node at = { .line = document->extends_line,
+				      .column = document->extends_column };
+
+	if (!document->extends)
+		return 0;
+	*ret = policies_find(table, tenant, document->extends);
+	return *ret ? 0 :
+		      yaml_mistake(mistake, &at, "extends: there is no policy %s",
+				   document->extends);
+}
+
+/* A phase's policy is there already, or it is the document's own. */
+static int phases_check(const struct policy_table *table, uint32_t tenant,
+			const struct policy_document *document, struct policy_mistake *mistake)
+{
+	for (uint32_t i = 0; i < document->count; i++) {
+		const struct policy_entry *entry = &document->entries[i];
+		const struct yaml_node at = { .line = entry->line, .column = entry->column };
+
+		if (entry->field == FIELD_PHASES && strcmp(entry->text, document->name) != 0 &&
+		    !policies_find(table, tenant, entry->text))
+			return yaml_mistake(mistake, &at, "phases.%s: there is no policy %s",
+					    entry->key, entry->text);
+	}
+	return 0;
+}
+
+static int document_compile(const struct policy_table *table, const struct policy_request *request,
+			    struct policy **ret, struct policy_mistake *mistake)
+{
+	const struct yaml_node start = { .line = 1, .column = 1 };
+	struct policy_document *document = NULL;
+	struct policy *base = NULL, *policy = NULL;
+	int r = policy_document_read(request->document, request->document_bytes, &document,
+				     mistake);
+
+	if (r < 0)
+		return r;
+	if (*request->name && strcmp(request->name, document->name) != 0)
+		r = yaml_mistake(mistake, &start, "name: %s, and %s was asked for", document->name,
+				 request->name);
+	if (r == 0)
+		r = base_find(table, request->tenant, document, &base, mistake);
+	if (r == 0 && request->tenant != POLICY_EVERYBODYS) /* those may name each other */
+		r = phases_check(table, request->tenant, document, mistake);
+	if (r == 0)
+		r = policy_compile(document, base, &policy, mistake);
+	policy_document_free(document);
+	if (r < 0)
+		return r;
+	policy->document = malloc(request->document_bytes + 1);
+	if (!policy->document) {
+		policy_free(policy);
+		return -ENOMEM;
+	}
+	memcpy(policy->document, request->document, request->document_bytes);
+	policy->document_bytes = request->document_bytes;
+	policy->tenant = request->tenant;
+	policy->loaded_ns = request->now_ns;
+	policy->base = base ? base->guard.number : 0;
+	*ret = policy;
+	return 0;
+}
+
+int policies_open(struct policy_table *table, struct policy_mistake *mistake)
+{
+	for (size_t i = 0; i < POLICIES_READY; i++) {
+		const struct policy_request request = {
+			.tenant = POLICY_EVERYBODYS,
+			.name = policies_ready[i].name,
+			.document = policies_ready[i].text,
+			.document_bytes = policies_ready[i].bytes,
+		};
+		int r = document_compile(table, &request, &table->ready[i], mistake);
+
+		if (r < 0)
+			return r;
+		table->ready[i]->guard.number = ++table->numbers;
+		policy_insert(table, table->ready[i]);
+	}
+	return 0;
+}
+
+void policies_close(struct policy_table *table)
+{
+	while (table->policies) {
+		struct policy *policy = table->policies;
+
+		table->policies = policy->next;
+		policy_free(policy);
+	}
+}
+
+/* ---- what is asked ---- */
+
+int policies_check(struct policy_table *table, const struct policy_request *request,
+		   struct policy **ret, struct policy_mistake *mistake)
+{
+	int r = document_compile(table, request, ret, mistake);
+
+	if (r < 0)
+		return r;
+	(*ret)->is_stale = true;
+	policy_insert(table, *ret);
+	policy_use(*ret);
+	return 0;
+}
+
+static uint32_t own_count(const struct policy_table *table, uint32_t tenant)
+{
+	uint32_t count = 0;
+
+	for (const struct policy *policy = table->policies; policy; policy = policy->next)
+		count += policy->tenant == tenant && !policy->is_stale;
+	return count;
+}
+
+static bool is_same(const struct policy *a, const struct policy *b)
+{
+	return a->base == b->base && a->document_bytes == b->document_bytes &&
+	       !memcmp(a->document, b->document, a->document_bytes);
+}
+
+int policies_load(struct policy_table *table, const struct policy_request *request,
+		  struct policy **ret, struct policy_mistake *mistake)
+{
+	struct policy *policy, *there;
+	int r = document_compile(table, request, &policy, mistake);
+
+	if (r < 0)
+		return r;
+	there = policies_find(table, request->tenant, policy->guard.name);
+	if (there && there->tenant == POLICY_EVERYBODYS)
+		r = -EPERM;
+	else if (request->version && (!there || there->guard.number != request->version))
+		r = -ESTALE;
+	else if (!there && own_count(table, request->tenant) >= POLICIES_OWN_MAX)
+		r = -ENOSPC;
+	if (r < 0 || (there && is_same(there, policy))) {
+		policy_free(policy);
+		policy = there;
+	} else {
+		if (there)
+			there->is_stale = true;
+		policy->guard.number = ++table->numbers;
+		policy_insert(table, policy);
+	}
+	if (r < 0)
+		return r;
+	policy_use(policy);
+	*ret = policy;
+	return 0;
+}
+
+int policies_remove(struct policy_table *table, const struct policy_request *request)
+{
+	struct policy *policy = policies_find(table, request->tenant, request->name);
+
+	if (!policy)
+		return -ENOENT;
+	if (policy->tenant == POLICY_EVERYBODYS)
+		return -EPERM;
+	if (request->version && policy->guard.number != request->version)
+		return -ESTALE;
+	policy->is_stale = true;
+	return 0;
+}
+
+void policies_sweep(struct policy_table *table)
+{
+	struct policy **at = &table->policies;
+
+	while (*at) {
+		struct policy *policy = *at;
+
+		if (!policy->is_stale || __atomic_load_n(&policy->users, __ATOMIC_ACQUIRE)) {
+			at = &policy->next;
+			continue;
+		}
+		*at = policy->next;
+		policy_free(policy);
+	}
+}

@@ -1,0 +1,64 @@
+/*
+ * The policies of an engine: ready-made ones, which are everybody's and never change, and each
+ * tenant's own. The table is the control thread's. A version that was replaced or removed is found
+ * no more; it is freed when nobody uses it.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/policy/compile.h"
+
+enum { POLICIES_OWN_MAX = 64, POLICIES_READY = 6 };
+
+/* A ready-made document. */
+struct policy_ready {
+	const char *name, *text;
+	size_t bytes;
+};
+
+extern const struct policy_ready policies_ready[POLICIES_READY];
+
+struct policy_table {
+	struct policy *ready[POLICIES_READY];
+	struct policy *policies; /* all, with those that are stale, in order of names */
+	uint32_t numbers;	 /* given so far */
+};
+
+struct policy_request {
+	uint32_t tenant; /* POLICY_EVERYBODYS: of all tenants */
+	const char *name;
+	const char *document;
+	size_t document_bytes;
+	uint64_t version; /* load, remove: only if this is the one there is; 0: whatever is */
+	uint64_t now_ns;
+};
+
+/* The ready-made are compiled. -EBADMSG: one is wrong, and the mistake says which; -ENOMEM. */
+int policies_open(struct policy_table *table, struct policy_mistake *mistake);
+/* Nobody uses any of them. */
+void policies_close(struct policy_table *table);
+
+/* What a tenant finds under a name: ready-made, or its own. NULL: nothing. */
+struct policy *policies_find(const struct policy_table *table, uint32_t tenant, const char *name);
+/*
+ * Compiled, and not kept: used once, and found by nobody. -EBADMSG: the mistake says what; -ENOMEM.
+ */
+int policies_check(struct policy_table *table, const struct policy_request *request,
+		   struct policy **ret, struct policy_mistake *mistake);
+/*
+ * Under its name from now on; used once. The same document again is the version that is there. The
+ * same errors, and -EPERM: the name is ready-made; -ENOSPC: POLICIES_OWN_MAX; -ESTALE: another
+ * version is there.
+ */
+int policies_load(struct policy_table *table, const struct policy_request *request,
+		  struct policy **ret, struct policy_mistake *mistake);
+/* -ENOENT, -EPERM: ready-made, -ESTALE: another version is there. */
+int policies_remove(struct policy_table *table, const struct policy_request *request);
+/* Those that nobody finds and nobody uses are freed. */
+void policies_sweep(struct policy_table *table);
+
+void policy_use(struct policy *policy);
+/* By any thread. */
+void policy_put(struct policy *policy);

@@ -1,0 +1,46 @@
+/*
+ * Policies on the wire: a part of ring.h, which includes it.
+ */
+#pragma once
+
+#include <dsec/ring.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * check, load: the document; a name only where it is to be that one. show, remove: the name.
+ * version: load and remove only if this is the one there is; 0: whatever is.
+ */
+struct dsec_wire_policy {
+	uint32_t size, verb; /* enum dsec_policy_verb */
+	uint32_t flags, reserved0;
+	struct dsec_wire_ref name, document;
+	uint64_t version;
+	uint64_t reserved[4];
+};
+
+/*
+ * Body of a policy's ROW: a policy, or one of its rules or phases. show sends DATA with the
+ * document before them. A document that is wrong is INVALID, its detail "LINE:COLUMN FIELD: what";
+ * DATA of stream 2 has it whole.
+ */
+struct dsec_wire_policy_row {
+	uint32_t size, what;	/* enum dsec_policy_what */
+	uint32_t number, flags; /* of the version, of the rule; enum dsec_policy_flag */
+	uint32_t rules, users;	/* users: sandboxes of this tenant and others */
+	uint64_t age_ms, document_bytes;
+	struct dsec_wire_ref name; /* policy; phase */
+	struct dsec_wire_ref
+		text; /* policy: what it extends; rule: as the document has it; phase: its policy */
+	struct dsec_wire_ref tenant; /* policy: whose it is, to who sees all */
+	uint64_t reserved[4];
+};
+
+DSEC__ASSERT(sizeof(struct dsec_wire_policy) == 72);
+DSEC__ASSERT(sizeof(struct dsec_wire_policy_row) == 96);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,44 @@
+/*
+ * Requests of fuzz runs about what has a name on the engine: images and policies. Called by
+ * fuzz_requests.c. Most of them make sense.
+ */
+#include "tests/fuzz/named_requests.h"
+
+#include "tests/fuzz/choices.h"
+#include "tests/hostile/client/payloads.h"
+
+struct pack *image_choose(struct choices *c)
+{
+	static const char *const names[] = { "tiny", "a/b:1", "", "../x" };
+	struct pack *pack = pack_new(sizeof pack->image);
+	struct dsec_wire_image *image = &pack->image;
+
+	image->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, 4);
+	if (image->verb == DSEC_IMAGE_IMPORT)
+		image->kind = choose(c, 4);
+	if (choose(c, 4) == 0)
+		pack_text(pack, &image->tag, names[choose(c, 4)]);
+	pack_text(pack, &image->name, image->verb == DSEC_IMAGE_LIST ? "" : names[choose(c, 4)]);
+	return pack;
+}
+
+struct pack *policy_choose(struct choices *c)
+{
+	static const char *const names[] = { "mine", "default", "", "../x" };
+	static const char *const documents[] = {
+		"name: mine\nextends: default\nfiles: {hide: [/a]}\nphases: {v: verify}\n",
+		"name: other\nextends: mine\n",
+		"name: mine\nfiles: {hid: [/a]}\n",
+		"",
+	};
+	struct pack *pack = pack_new(sizeof pack->policy);
+	struct dsec_wire_policy *policy = &pack->policy;
+
+	policy->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, 5);
+	policy->version = choose(c, 4) == 3 ? choose(c, 16) : 0;
+	if (policy->verb > DSEC_POLICY_LOAD || choose(c, 4) == 3)
+		pack_text(pack, &policy->name, names[choose(c, 4)]);
+	if (policy->verb <= DSEC_POLICY_LOAD || choose(c, 8) == 7)
+		pack_text(pack, &policy->document, documents[choose(c, 4)]);
+	return pack;
+}
