@@ -13,6 +13,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "bpf/pid.bpf.h"
 #include "bpf/policy.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
@@ -83,24 +84,6 @@ struct {
 	__type(value, struct policy_report);
 } reported SEC(".maps");
 
-/* The process' number in the engine's pid namespace; 0 when it has none there. */
-static __always_inline int pid_number(struct signal_struct *signal)
-{
-	/* By value: the verifier lets nobody index behind a typed pointer. */
-	__u64 pid = (__u64)BPF_CORE_READ(signal, pids[PIDTYPE_TGID]);
-	struct upid upid = {};
-
-	if (!pid || BPF_CORE_READ((struct pid *)pid, level) < engine.pidns_level)
-		return 0;
-	pid += bpf_core_field_offset(struct pid, numbers) +
-	       engine.pidns_level * bpf_core_type_size(struct upid);
-	if (bpf_core_read(&upid, sizeof(upid), (struct upid *)pid))
-		return 0;
-	if (BPF_CORE_READ(upid.ns, ns.inum) != engine.pidns_inode)
-		return 0;
-	return upid.nr;
-}
-
 /* False for the second of two last threads that saw each other gone. */
 static __always_inline bool report_claim(const struct policy_process *process)
 {
@@ -160,7 +143,7 @@ int BPF_PROG(dsec_exit, struct task_struct *task)
 		return 0; /* others of this process live */
 	if (task->cgroups->dfl_cgrp->level < (int)root_level + POLICY_SLOT_DEPTH)
 		return 0;
-	if (pid_number(leader->real_parent->signal) != engine.pid)
+	if (pid_number(leader->real_parent->signal, &engine) != engine.pid)
 		return 0;
 	/* The dying task is the current one, and still in its cgroup. */
 	cgroup.cgroup_id = bpf_get_current_ancestor_cgroup_id(root_level + 1);
@@ -175,7 +158,7 @@ int BPF_PROG(dsec_exit, struct task_struct *task)
 		return 0;
 
 	death.cgroup_id = bpf_get_current_ancestor_cgroup_id(root_level + POLICY_SLOT_DEPTH);
-	death.pid = pid_number(signal);
+	death.pid = pid_number(signal, &engine);
 	if (signal->flags & TASK_SIGNAL_GROUP_EXIT)
 		death.code = signal->group_exit_code;
 	else

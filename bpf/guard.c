@@ -21,6 +21,7 @@
 
 #include "bpf/guard_exits.h"
 #include "bpf/guard_pins.h"
+#include "bpf/guard_violations.h"
 #include "bpf/policy.h" /* the skeletons speak of its structs */
 #include "bpf/exit.skel.h"
 #include "bpf/net.skel.h"
@@ -59,7 +60,8 @@ struct guard {
 	uint32_t shards, ring_bytes;
 	struct exit_bpf *exit;
 	struct bpf_link *exit_link;
-	int *ring_fds, *spill_fds; /* by shard */
+	int *ring_fds, *spill_fds;		 /* by shard */
+	struct guard_violation_maps *violations; /* NULL: nothing is told */
 	struct net_bpf *net;
 	struct hook hooks[HOOKS_MAX];
 	uint32_t hook_count;
@@ -71,6 +73,8 @@ static int options_check(const struct guard_options *options);
 static void why_add(struct why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int exit_open(struct guard *guard, const struct guard_options *options, struct why *why);
 static void exit_close(struct guard *guard);
+static int violations_open(struct guard *guard, const struct guard_options *options,
+			   struct why *why);
 static int net_open(struct guard *guard, const struct guard_options *options, struct why *why);
 static void net_close(struct guard *guard);
 static void bare_detach(int cgroup_fd, enum bpf_attach_type type, const struct guard *but);
@@ -105,7 +109,11 @@ int guard_open(const struct guard_options *options, char *ret_why, size_t why_by
 	print = libbpf_set_print(NULL);
 	r = exit_open(guard, options, &why);
 	if (r != -ENOMEM)
+		r = violations_open(guard, options, &why);
+	if (r != -ENOMEM)
 		r = net_open(guard, options, &why);
+	if (guard->violations && guard->capabilities & GUARD_NETWORK_NONE)
+		guard->capabilities |= GUARD_VIOLATIONS;
 	libbpf_set_print(print);
 	if (r == -ENOMEM) {
 		guard_close(guard);
@@ -121,6 +129,7 @@ void guard_close(struct guard *guard)
 		return;
 	exit_close(guard);
 	net_close(guard);
+	guard_violation_maps_close(guard->violations);
 	if (guard->cgroup_fd >= 0)
 		close(guard->cgroup_fd);
 	free(guard);
@@ -174,6 +183,14 @@ int guard_exits_open(struct guard *guard, uint32_t shard, struct guard_exits **r
 		.shards = guard->shards,
 	};
 	return guard_exits_new(&maps, shard, ret);
+}
+
+int guard_violations_open(struct guard *guard, uint32_t shard, struct guard_violations **ret)
+{
+	if (!(guard->capabilities & GUARD_VIOLATIONS))
+		return -EOPNOTSUPP;
+	return shard < guard->shards ? guard_violations_new(guard->violations, shard, ret) :
+				       -EINVAL;
 }
 
 static int options_check(const struct guard_options *options)
@@ -363,6 +380,22 @@ static void exit_close(struct guard *guard)
 	guard->exit = NULL;
 }
 
+/* Without the programs of deaths nobody knows the engine's pid namespace: pids are 0 then. */
+static int violations_open(struct guard *guard, const struct guard_options *options,
+			   struct why *why)
+{
+	struct policy_engine place = { .root_level = guard->root_level };
+	char log[1] = "";
+	int r;
+
+	if (guard->exit)
+		place = guard->exit->bss->engine;
+	r = guard_violation_maps_open(options, &place, &guard->violations);
+	if (r < 0)
+		why_load(why, "what is refused is not told", r, log);
+	return r;
+}
+
 static int net_load(struct guard *guard, bool with_unix, char *log)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = log,
@@ -381,7 +414,9 @@ static int net_load(struct guard *guard, bool with_unix, char *log)
 					      (enum bpf_attach_type)ATTACH_UNIX_CONNECT);
 	bpf_program__set_expected_attach_type(net->progs.dsec_unix_send,
 					      (enum bpf_attach_type)ATTACH_UNIX_SENDMSG);
-	r = net_bpf__load(net);
+	r = guard_violation_maps_share(guard->violations, net->obj);
+	if (r == 0)
+		r = net_bpf__load(net);
 	if (r < 0) {
 		net_bpf__destroy(net);
 		return r;
@@ -429,6 +464,8 @@ static void net_pins_open(struct guard *guard, const struct guard_options *optio
 	if (r == 0)
 		r = guard_pins_add(&guard->pins, bpf_map__fd(guard->net->maps.networks),
 				   "networks");
+	if (r == 0)
+		r = guard_violation_maps_pin(guard->violations, &guard->pins);
 	guard->pinned = r == 0;
 	if (r < 0)
 		why_add(why,

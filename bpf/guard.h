@@ -5,7 +5,7 @@
  * #ifdef.
  *
  * All functions are called from the engine's control thread, except those that take a
- * `struct guard_exits`, which belongs to one shard.
+ * `struct guard_exits` or a `struct guard_violations`, which belong to one shard.
  */
 #pragma once
 
@@ -15,6 +15,8 @@
 
 struct guard;
 struct guard_exits;
+struct guard_violations;
+struct policy_violation;
 
 struct guard_options {
 	const char *instance; /* names the pins */
@@ -36,6 +38,7 @@ enum guard_capability {
 	GUARD_NETWORK_NONE = 2, /* sandboxes of network `none` cannot open inet sockets */
 	GUARD_ABSTRACT = 4,	/* … nor reach abstract unix names */
 	GUARD_PINNED = 8,	/* enforcement outlives the engine */
+	GUARD_VIOLATIONS = 16,	/* what is refused is counted and told */
 };
 
 /*
@@ -97,6 +100,41 @@ struct guard_exits_counts {
 };
 
 void guard_exits_counts(const struct guard_exits *exits, struct guard_exits_counts *ret);
+
+/*
+ * The shard's stream of what its sandboxes tried and were refused (struct policy_violation of
+ * bpf/policy.h); its fd becomes readable when some wait. Few of many are told, see there: the
+ * tallies have them all. -EOPNOTSUPP without GUARD_VIOLATIONS.
+ */
+int guard_violations_open(struct guard *guard, uint32_t shard, struct guard_violations **ret);
+int guard_violations_fd(const struct guard_violations *violations);
+/* Calls `seen` for each waiting one, at most `max`; returns how many. */
+int guard_violations_consume(struct guard_violations *violations, int max,
+			     void (*seen)(void *context, const struct policy_violation *v),
+			     void *context);
+/* Whether some wait. Two loads. */
+bool guard_violations_wait(const struct guard_violations *violations);
+void guard_violations_close(struct guard_violations *violations);
+
+enum { GUARD_TALLIES_MAX = 63 };
+
+struct guard_tally {
+	uint32_t rule, hook;  /* as in struct policy_violation */
+	uint64_t count, lost; /* lost: of them to be told, and the ring was full */
+	uint64_t first_ns, last_ns;
+};
+
+struct guard_tallies {
+	uint32_t count;
+	uint64_t others; /* violations of more rules than have a place */
+	struct guard_tally tallies[GUARD_TALLIES_MAX];
+};
+
+/* Exactly what a sandbox's cgroup has broken so far; one look-up where that is nothing. */
+int guard_tallies_read(struct guard_violations *violations, uint64_t cgroup_id,
+		       struct guard_tallies *ret);
+/* Nothing runs there any more: forgotten. */
+int guard_tallies_drop(struct guard_violations *violations, uint64_t cgroup_id);
 
 /* For `dsecd --check`: what this host's kernel accepts, found by doing it. */
 enum guard_feature {

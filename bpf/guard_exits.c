@@ -17,18 +17,17 @@
 
 #include <bpf/bpf.h>
 
+#include "bpf/guard_ring.h"
 #include "bpf/policy.h"
 #include "engine/base/cleanup.h"
 
 enum { SWEEP_BATCH = 256 };
 
 struct guard_exits {
-	int ring_fd, spill_fd;
-	uint32_t shard, ring_bytes;
-	size_t page_bytes, counts_bytes;
-	unsigned long *consumed;       /* ours to move */
-	const unsigned long *produced; /* the kernel's; the data follows on the next page */
-	const uint8_t *data;	       /* twice in a row, so that no record is cut */
+	struct guard_ring ring;
+	int spill_fd;
+	uint32_t shard;
+	size_t counts_bytes;
 	const struct policy_death_counts *counts;
 	uint64_t spilled_seen, dropped_seen;
 
@@ -47,7 +46,7 @@ struct consumer {
 	void *context;
 };
 
-static int exits_map(struct guard_exits *exits, const struct guard_exit_maps *maps);
+static int counts_map(struct guard_exits *exits, const struct guard_exit_maps *maps);
 static void ring_drain(struct guard_exits *exits, struct consumer *consumer);
 static int spill_sweep(struct guard_exits *exits, struct consumer *consumer);
 
@@ -60,16 +59,13 @@ int guard_exits_new(const struct guard_exit_maps *maps, uint32_t shard, struct g
 	if (!exits)
 		return -ENOMEM;
 	exits->shard = shard;
-	exits->ring_bytes = maps->ring_bytes;
-	exits->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-	exits->consumed = MAP_FAILED;
-	exits->produced = MAP_FAILED;
 	exits->counts = MAP_FAILED;
-	exits->spill_fd = -1;
-	exits->ring_fd = fcntl(maps->ring_fd, F_DUPFD_CLOEXEC, 0);
-	if (exits->ring_fd >= 0)
-		exits->spill_fd = fcntl(maps->spill_fd, F_DUPFD_CLOEXEC, 0);
-	r = exits->spill_fd < 0 ? -errno : exits_map(exits, maps);
+	exits->ring.fd = -1;
+	exits->spill_fd = fcntl(maps->spill_fd, F_DUPFD_CLOEXEC, 0);
+	r = exits->spill_fd < 0 ? -errno :
+				  guard_ring_open(maps->ring_fd, maps->ring_bytes, &exits->ring);
+	if (r == 0)
+		r = counts_map(exits, maps);
 	if (r < 0) {
 		guard_exits_close(exits);
 		return r;
@@ -80,7 +76,7 @@ int guard_exits_new(const struct guard_exit_maps *maps, uint32_t shard, struct g
 
 int guard_exits_fd(const struct guard_exits *exits)
 {
-	return exits->ring_fd;
+	return exits->ring.fd;
 }
 
 int guard_exits_consume(struct guard_exits *exits, int max,
@@ -116,32 +112,19 @@ void guard_exits_close(struct guard_exits *exits)
 {
 	if (!exits)
 		return;
-	if (exits->consumed != MAP_FAILED)
-		munmap(exits->consumed, exits->page_bytes);
-	if (exits->produced != MAP_FAILED)
-		munmap((void *)exits->produced, exits->page_bytes + 2UL * exits->ring_bytes);
+	guard_ring_close(&exits->ring);
 	if (exits->counts != MAP_FAILED)
 		munmap((void *)exits->counts, exits->counts_bytes);
-	if (exits->ring_fd >= 0)
-		close(exits->ring_fd);
 	if (exits->spill_fd >= 0)
 		close(exits->spill_fd);
 	free(exits);
 }
 
-static int exits_map(struct guard_exits *exits, const struct guard_exit_maps *maps)
+static int counts_map(struct guard_exits *exits, const struct guard_exit_maps *maps)
 {
-	const size_t page = exits->page_bytes;
+	const size_t page = exits->ring.page_bytes;
 	size_t counts_bytes = maps->shards * sizeof(*exits->counts);
 
-	exits->consumed = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, exits->ring_fd, 0);
-	if (exits->consumed == MAP_FAILED)
-		return -errno;
-	exits->produced = mmap(NULL, page + 2UL * exits->ring_bytes, PROT_READ, MAP_SHARED,
-			       exits->ring_fd, (off_t)page);
-	if (exits->produced == MAP_FAILED)
-		return -errno;
-	exits->data = (const uint8_t *)exits->produced + page;
 	exits->counts_bytes = (counts_bytes + page - 1) / page * page;
 	exits->counts = mmap(NULL, exits->counts_bytes, PROT_READ, MAP_SHARED, maps->counts_fd, 0);
 	return exits->counts == MAP_FAILED ? -errno : 0;
@@ -161,28 +144,12 @@ static void death_tell(struct consumer *consumer, const struct policy_death *dea
 	consumer->death(consumer->context, &told);
 }
 
-/* The kernel is trusted with lengths, but only our own records are taken for deaths. */
 static void ring_drain(struct guard_exits *exits, struct consumer *consumer)
 {
-	unsigned long at = __atomic_load_n(exits->consumed, __ATOMIC_RELAXED);
 	struct policy_death death;
-	const uint32_t *header;
-	uint32_t length, bytes;
 
-	while (consumer->done < consumer->max) {
-		if (at == __atomic_load_n(exits->produced, __ATOMIC_SEQ_CST))
-			return;
-		header = (const uint32_t *)(exits->data + (at & (exits->ring_bytes - 1UL)));
-		length = __atomic_load_n(header, __ATOMIC_ACQUIRE);
-		if (length & BPF_RINGBUF_BUSY_BIT)
-			return; /* its submit wakes us */
-		bytes = length & ~(uint32_t)BPF_RINGBUF_DISCARD_BIT;
-		death = (struct policy_death){};
-		if (bytes == sizeof(death) && bytes == length)
-			memcpy(&death, (const uint8_t *)header + BPF_RINGBUF_HDR_SZ, sizeof(death));
-		at += (bytes + BPF_RINGBUF_HDR_SZ + 7UL) & ~7UL;
-		/* Seen before we look for more: the kernel wakes whom it sees to have come here. */
-		__atomic_store_n(exits->consumed, at, __ATOMIC_SEQ_CST);
+	while (consumer->done < consumer->max &&
+	       guard_ring_next(&exits->ring, &death, sizeof(death))) {
 		if (death.pid)
 			death_tell(consumer, &death);
 	}

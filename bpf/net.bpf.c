@@ -12,12 +12,13 @@
 #include <bpf/bpf_core_read.h>
 
 #include "bpf/policy.h"
+#include "bpf/violation.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
-enum { HOOK_DENY = 0, HOOK_ALLOW = 1 };
+enum { HOOK_DENY = 0, HOOK_ALLOW = 1, HOOK_ERROR = 1 /* EPERM */ };
 
 const volatile __u32 slot_level = 0;
 
@@ -29,31 +30,71 @@ struct {
 	__type(value, struct policy_network);
 } networks SEC(".maps");
 
-static __always_inline bool current_is_none(void)
+/* The slot that the current task is in, if its network is `none`; else 0. */
+static __always_inline __u64 slot_of_none(void)
 {
 	struct policy_cgroup slot = { .cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level) };
 	struct policy_network *network;
 
 	if (!slot.cgroup_id)
-		return false;
+		return 0;
 	network = bpf_map_lookup_elem(&networks, &slot);
-	return !network || network->mode == POLICY_NETWORK_NONE;
+	return !network || network->mode == POLICY_NETWORK_NONE ? slot.cgroup_id : 0;
+}
+
+static __always_inline struct policy_violation *refusal_begin(__u64 slot, __u32 rule, __u16 hook)
+{
+	const struct violation refusal = {
+		.cgroup_id = slot,
+		.rule = rule,
+		.hook = hook,
+		.verdict = POLICY_DENIED,
+		.error = HOOK_ERROR,
+	};
+
+	return violation_begin(&refusal);
 }
 
 /* The kernel calls it for AF_INET and AF_INET6, every type and protocol, and no other family. */
 SEC("cgroup/sock_create")
 int dsec_socket(struct bpf_sock *socket)
 {
-	return current_is_none() ? HOOK_DENY : HOOK_ALLOW;
+	struct policy_violation *record;
+	__u64 slot = slot_of_none();
+
+	if (!slot)
+		return HOOK_ALLOW;
+	record = refusal_begin(slot, POLICY_RULE_NETWORK_NONE, POLICY_HOOK_SOCKET);
+	if (record) {
+		record->argument = (__u64)socket->family << 32 | socket->type << 16 |
+				   (socket->protocol & 0xffff);
+		violation_end(record);
+	}
+	return HOOK_DENY;
 }
 
-static __always_inline int unix_verdict(struct bpf_sock_addr *context)
+/* An abstract name as people write it: "@" for its leading NUL. */
+static __always_inline void name_copy(struct policy_violation *record, const void *name,
+				      __u32 name_bytes)
+{
+	if (name_bytes > sizeof(record->text))
+		name_bytes = sizeof(record->text);
+	if (!name_bytes || bpf_probe_read_kernel(record->text, name_bytes, name))
+		return;
+	record->text[0] = '@';
+	record->text_kind = POLICY_TEXT_NAME;
+	record->text_bytes = name_bytes;
+}
+
+static __always_inline int unix_verdict(struct bpf_sock_addr *context, __u16 hook)
 {
 	const int name_at = bpf_core_field_offset(struct sockaddr_un, sun_path);
+	struct policy_violation *record;
 	struct bpf_sock_addr_kern *call;
+	__u64 slot = slot_of_none();
 	char first = 0;
 
-	if (!current_is_none())
+	if (!slot)
 		return HOOK_ALLOW;
 	call = bpf_cast_to_kern_ctx(context);
 	/* Without a name the kernel refuses the call itself. */
@@ -61,7 +102,14 @@ static __always_inline int unix_verdict(struct bpf_sock_addr *context)
 		return HOOK_ALLOW;
 	/* An address that cannot be read stays abstract and is denied. */
 	(void)bpf_probe_read_kernel(&first, 1, (void *)call->uaddr + name_at);
-	return first ? HOOK_ALLOW : HOOK_DENY;
+	if (first)
+		return HOOK_ALLOW;
+	record = refusal_begin(slot, POLICY_RULE_ABSTRACT, hook);
+	if (record) {
+		name_copy(record, (void *)call->uaddr + name_at, call->uaddrlen - name_at);
+		violation_end(record);
+	}
+	return HOOK_DENY;
 }
 
 /*
@@ -71,11 +119,11 @@ static __always_inline int unix_verdict(struct bpf_sock_addr *context)
 SEC("cgroup/connect4")
 int dsec_unix_conn(struct bpf_sock_addr *context)
 {
-	return unix_verdict(context);
+	return unix_verdict(context, POLICY_HOOK_UNIX_CONNECT);
 }
 
 SEC("cgroup/sendmsg4")
 int dsec_unix_send(struct bpf_sock_addr *context)
 {
-	return unix_verdict(context);
+	return unix_verdict(context, POLICY_HOOK_UNIX_SEND);
 }

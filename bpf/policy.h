@@ -148,6 +148,124 @@ struct policy_flow {
 	__u32 reserved;
 };
 
+/*
+ * What a program inside tried and a rule forbids, or asks to be told of. The numbers of hooks are
+ * told to clients (enum dsec_hook), so they only grow.
+ */
+enum policy_hook {
+	POLICY_HOOK_SOCKET = 1,	      /* argument: family << 32 | type << 16 | protocol */
+	POLICY_HOOK_UNIX_CONNECT = 2, /* text: a name, "@" first where it is abstract; or a path */
+	POLICY_HOOK_UNIX_SEND = 3,
+	POLICY_HOOK_OPEN = 4, /* argument: the open flags; text: a path, here and below */
+	POLICY_HOOK_CREATE = 5,
+	POLICY_HOOK_REMOVE = 6,
+	POLICY_HOOK_RENAME = 7,
+	POLICY_HOOK_LINK = 8,
+	POLICY_HOOK_TRUNCATE = 9,
+	POLICY_HOOK_METADATA = 10, /* mode, owner, times, extended attributes */
+	POLICY_HOOK_STAT = 11,
+	POLICY_HOOK_EXECUTE = 12,
+	POLICY_HOOK_MOUNT = 13,
+	POLICY_HOOK_IOCTL = 14,	 /* argument: the command */
+	POLICY_HOOK_PTRACE = 15, /* argument: pid of the other one, as the engine sees it */
+	POLICY_HOOK_SIGNAL = 16, /* argument: the same << 32 | signal */
+	POLICY_HOOK_BPF = 17,	 /* argument: the command */
+	POLICY_HOOK_PERF = 18,
+	POLICY_HOOK_USERFAULTFD = 19,
+	POLICY_HOOK_KEYCTL = 20,
+	POLICY_HOOK_USERNS = 21,
+	POLICY_HOOK_IO_URING = 22,
+	POLICY_HOOK_SCHEDULER = 23,
+	POLICY_HOOK_CORE_SCHED = 24,
+	POLICY_HOOK_CONNECT = 25, /* address, port, protocol: of the other end, here and below */
+	POLICY_HOOK_BIND = 26,
+	POLICY_HOOK_SEND = 27,
+	POLICY_HOOK_DNS = 28, /* text: the name that was asked for */
+	POLICY_HOOK_TLS = 29, /* text: the name that was shown */
+	POLICY_HOOKS,
+};
+
+/* Rules of every policy, and of sandboxes without one; those of a document count from 1. */
+enum policy_own_rule {
+	POLICY_RULE_OWN = 0x8000,
+	POLICY_RULE_NETWORK_NONE = POLICY_RULE_OWN, /* no inet sockets */
+	POLICY_RULE_ABSTRACT,			    /* no abstract unix names */
+	POLICY_RULE_PLATFORM,			    /* nothing of the platform's own files */
+	POLICY_RULE_OUTSIDE,			    /* no ptrace, no signal to who is outside */
+	POLICY_RULE_METADATA_ADDRESS,		    /* no cloud metadata service */
+	POLICY_RULE_NEIGHBOUR,			    /* no other sandbox, and no host, by network */
+	POLICY_RULES_END,
+};
+
+enum policy_verdict { POLICY_DENIED = 1, POLICY_AUDITED = 2 };
+
+enum policy_text { POLICY_TEXT_NONE, POLICY_TEXT_NAME, POLICY_TEXT_PATH };
+
+enum { POLICY_COMM_BYTES = 16, POLICY_LEAF_BYTES = 16, POLICY_TEXT_BYTES = 192 };
+
+/*
+ * Record of a shard's ring of violations. Text of kind PATH is the names from the last one to the
+ * first below the root of the file system, each with a NUL, as a walk upwards meets them; without
+ * the first ones where `is_cut`.
+ */
+struct policy_violation {
+	__u64 time_ns;	 /* CLOCK_MONOTONIC */
+	__u64 cgroup_id; /* of the slot */
+	__u64 count;	 /* of its tally, this one included */
+	__u64 argument;	 /* by hook */
+	__u32 rule;	 /* enum policy_own_rule, or from 1 in `policy` */
+	__u32 policy, phase;
+	__s32 pid;   /* of the process, in the engine's pid namespace; 0: unknown */
+	__s32 error; /* that it got, positive; 0: none */
+	__u16 hook;
+	__u8 verdict;
+	__u8 family; /* of the address: 4, 6; 0: none */
+	__u8 address[16];
+	__u16 port; /* as people write it */
+	__u8 protocol;
+	__u8 text_kind; /* enum policy_text */
+	__u16 text_bytes;
+	__u8 is_cut;
+	__u8 reserved;
+	char comm[POLICY_COMM_BYTES];
+	char leaf[POLICY_LEAF_BYTES]; /* name of the cgroup below the slot: "e7"; "": none */
+	char text[POLICY_TEXT_BYTES];
+};
+
+/* tallies: how often each rule was broken at each hook, exactly, however few were told. */
+struct policy_tally_key {
+	__u64 cgroup_id; /* of the slot */
+	__u32 rule, hook;
+};
+
+struct policy_tally {
+	__u64 count; /* all */
+	__u64 told;  /* of them records in the ring */
+	__u64 lost;  /* of them to be told, when the ring was full */
+	__u64 first_ns, last_ns, told_ns;
+};
+
+/* A slot has so many tallies at most; what breaks still more rules is counted in one number. */
+enum { POLICY_TALLIES_MAX = 63 };
+
+struct policy_tally_name {
+	__u16 rule, hook; /* hook 0: it is being made */
+};
+
+/* tally_heads: which tallies a slot has. */
+struct policy_tally_head {
+	__u64 others;	 /* violations that have no tally */
+	__u32 key_count; /* may be more than there is room for */
+	struct policy_tally_name names[POLICY_TALLIES_MAX];
+};
+
+/* So many of a tally are told at once, then one in so long. */
+enum { POLICY_TOLD_BURST = 16, POLICY_TOLD_INTERVAL_NS = 100000000 };
+
+_Static_assert(sizeof(struct policy_violation) == 304, "no padding");
+_Static_assert(sizeof(struct policy_tally_key) == 16, "no padding");
+_Static_assert(sizeof(struct policy_tally) == 48, "no padding");
+_Static_assert(sizeof(struct policy_tally_head) == 264, "no padding");
 _Static_assert(sizeof(struct policy_cgroup) == 8, "no padding");
 _Static_assert(sizeof(struct policy_destination_key) == 24, "no padding");
 _Static_assert(sizeof(struct policy_destination) == 72, "no padding");

@@ -28,7 +28,10 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/guard/tree.h"
 
-enum { ALL = GUARD_EXIT_EVENTS | GUARD_NETWORK_NONE | GUARD_ABSTRACT | GUARD_PINNED };
+enum {
+	ALL = GUARD_EXIT_EVENTS | GUARD_NETWORK_NONE | GUARD_ABSTRACT | GUARD_PINNED |
+	      GUARD_VIOLATIONS
+};
 
 static struct tree tree;
 
