@@ -20,7 +20,9 @@
 #include <bpf/libbpf.h>
 
 #include "bpf/guard_exits.h"
+#include "bpf/guard_hooks.h"
 #include "bpf/guard_pins.h"
+#include "bpf/guard_shared.h"
 #include "bpf/guard_violations.h"
 #include "bpf/policy.h" /* the skeletons speak of its structs */
 #include "bpf/exit.skel.h"
@@ -32,25 +34,12 @@ enum {
 	SPILL_DEATHS_DEFAULT = 65536,
 	SPILL_DEATHS_MAX = 1 << 22, /* more than a host can have processes */
 	VERIFIER_LOG_BYTES = 64 * 1024,
-	HOOKS_MAX = 3,
-	/* Until Linux 6.7's headers are the minimum. */
-	ATTACH_UNIX_CONNECT = 49,
-	ATTACH_UNIX_SENDMSG = 50,
 };
-
-#define PROGRAM_PREFIX "dsec_"
 
 /* Why a capability is missing, collected for the caller. */
 struct why {
 	char *text;
 	size_t bytes, used;
-};
-
-/* One program on the instance's cgroup: by a pinned link, or bare where nothing can be pinned. */
-struct hook {
-	struct bpf_link *link;
-	int bare_fd; /* of the program; -1 */
-	enum bpf_attach_type type;
 };
 
 struct guard {
@@ -63,10 +52,9 @@ struct guard {
 	int *ring_fds, *spill_fds;		 /* by shard */
 	struct guard_violation_maps *violations; /* NULL: nothing is told */
 	struct net_bpf *net;
-	struct hook hooks[HOOKS_MAX];
-	uint32_t hook_count;
+	struct shared_bpf *shared;
+	struct guard_hooks hooks;
 	struct guard_pins pins;
-	bool pinned;
 };
 
 static int options_check(const struct guard_options *options);
@@ -77,7 +65,7 @@ static int violations_open(struct guard *guard, const struct guard_options *opti
 			   struct why *why);
 static int net_open(struct guard *guard, const struct guard_options *options, struct why *why);
 static void net_close(struct guard *guard);
-static void bare_detach(int cgroup_fd, enum bpf_attach_type type, const struct guard *but);
+static int shared_open(struct guard *guard, struct why *why);
 
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
 	       struct guard **ret)
@@ -99,6 +87,8 @@ int guard_open(const struct guard_options *options, char *ret_why, size_t why_by
 		free(guard);
 		return r;
 	}
+	guard->hooks.cgroup_fd = guard->cgroup_fd;
+	guard->hooks.pins = &guard->pins;
 	guard->root_level = options->cgroup_level;
 	guard->shards = options->shards;
 	guard->ring_bytes = options->ring_bytes ? options->ring_bytes : RING_BYTES_DEFAULT;
@@ -140,9 +130,7 @@ int guard_sweep(const char *instance, int cgroup_fd)
 	if (!guard_instance_valid(instance))
 		return -EINVAL;
 	if (cgroup_fd >= 0) {
-		bare_detach(cgroup_fd, BPF_CGROUP_INET_SOCK_CREATE, NULL);
-		bare_detach(cgroup_fd, (enum bpf_attach_type)ATTACH_UNIX_CONNECT, NULL);
-		bare_detach(cgroup_fd, (enum bpf_attach_type)ATTACH_UNIX_SENDMSG, NULL);
+		guard_hooks_sweep(cgroup_fd, NULL);
 	}
 	return guard_pins_sweep(instance);
 }
@@ -161,10 +149,39 @@ int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private)
 	if (!(guard->capabilities & GUARD_NETWORK_NONE))
 		return -EOPNOTSUPP;
 	fd = bpf_map__fd(guard->net->maps.networks);
-	if (is_private)
-		return bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
+	if (is_private) {
+		r = guard_shared_clear(guard->shared, cgroup_id);
+		return r < 0 ? r : bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
+	}
 	r = bpf_map_delete_elem(fd, &slot);
-	return r == -ENOENT ? 0 : r;
+	if (r == 0 || r == -ENOENT)
+		r = guard_shared_clear(guard->shared, cgroup_id);
+	return r;
+}
+
+int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard_shared *what)
+{
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+	const struct policy_network network = { .mode = POLICY_NETWORK_PRIVATE };
+	int fd, r;
+
+	if (!(guard->capabilities & GUARD_SHARED))
+		return -EOPNOTSUPP;
+	fd = bpf_map__fd(guard->net->maps.networks);
+	/* It has no sockets before the programs know it, and none that they did not see. */
+	r = bpf_map_delete_elem(fd, &slot);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = guard_shared_add(guard->shared, cgroup_id, what);
+	return r < 0 ? r : bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
+}
+
+int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
+			struct guard_shared_counts *ret)
+{
+	if (!(guard->capabilities & GUARD_SHARED))
+		return -EOPNOTSUPP;
+	return guard_shared_read(guard->shared, cgroup_id, ret);
 }
 
 int guard_exits_open(struct guard *guard, uint32_t shard, struct guard_exits **ret)
@@ -411,9 +428,9 @@ static int net_load(struct guard *guard, bool with_unix, char *log)
 	bpf_program__set_autoload(net->progs.dsec_unix_conn, with_unix);
 	bpf_program__set_autoload(net->progs.dsec_unix_send, with_unix);
 	bpf_program__set_expected_attach_type(net->progs.dsec_unix_conn,
-					      (enum bpf_attach_type)ATTACH_UNIX_CONNECT);
+					      (enum bpf_attach_type)GUARD_ATTACH_UNIX_CONNECT);
 	bpf_program__set_expected_attach_type(net->progs.dsec_unix_send,
-					      (enum bpf_attach_type)ATTACH_UNIX_SENDMSG);
+					      (enum bpf_attach_type)GUARD_ATTACH_UNIX_SENDMSG);
 	r = guard_violation_maps_share(guard->violations, net->obj);
 	if (r == 0)
 		r = net_bpf__load(net);
@@ -422,37 +439,6 @@ static int net_load(struct guard *guard, bool with_unix, char *log)
 		return r;
 	}
 	guard->net = net;
-	return 0;
-}
-
-/* Enforced from here on; where it cannot be pinned, by a bare attachment, which needs no owner. */
-static int hook_attach(struct guard *guard, const struct bpf_program *program)
-{
-	struct hook *hook = &guard->hooks[guard->hook_count];
-	int r;
-
-	hook->type = bpf_program__expected_attach_type(program);
-	hook->bare_fd = -1;
-	if (guard->pinned) {
-		hook->link = bpf_program__attach_cgroup(program, guard->cgroup_fd);
-		if (!hook->link)
-			return -errno;
-		r = guard_pins_add(&guard->pins, bpf_link__fd(hook->link),
-				   bpf_program__name(program));
-		if (r == 0) {
-			guard->hook_count++;
-			return 0;
-		}
-		(void)bpf_link__destroy(hook->link); /* detaches in any case */
-		hook->link = NULL;
-		guard->pinned = false;
-	}
-	r = bpf_prog_attach(bpf_program__fd(program), guard->cgroup_fd, hook->type,
-			    BPF_F_ALLOW_MULTI);
-	if (r < 0)
-		return r;
-	hook->bare_fd = bpf_program__fd(program);
-	guard->hook_count++;
 	return 0;
 }
 
@@ -466,7 +452,7 @@ static void net_pins_open(struct guard *guard, const struct guard_options *optio
 				   "networks");
 	if (r == 0)
 		r = guard_violation_maps_pin(guard->violations, &guard->pins);
-	guard->pinned = r == 0;
+	guard->hooks.pinned = r == 0;
 	if (r < 0)
 		why_add(why,
 			"enforcement is not pinned (%s): mount a bpffs, `mount -t bpf bpf "
@@ -492,8 +478,8 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 		}
 	}
 	net_pins_open(guard, options, why);
-	could_pin = guard->pinned;
-	r = hook_attach(guard, guard->net->progs.dsec_socket);
+	could_pin = guard->hooks.pinned;
+	r = guard_hooks_attach(&guard->hooks, guard->net->progs.dsec_socket);
 	if (r < 0) {
 		log[0] = '\0';
 		why_load(why, "network `none` is not enforced on sockets", r, log);
@@ -502,75 +488,48 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 	}
 	guard->capabilities |= GUARD_NETWORK_NONE;
 	if (unix_r == 0) {
-		unix_r = hook_attach(guard, guard->net->progs.dsec_unix_conn);
+		unix_r = guard_hooks_attach(&guard->hooks, guard->net->progs.dsec_unix_conn);
 		if (unix_r == 0)
-			unix_r = hook_attach(guard, guard->net->progs.dsec_unix_send);
+			unix_r =
+				guard_hooks_attach(&guard->hooks, guard->net->progs.dsec_unix_send);
 		log[0] = '\0';
 		if (unix_r < 0)
 			why_load(why, "abstract unix names are not refused", unix_r, log);
 		else
 			guard->capabilities |= GUARD_ABSTRACT;
 	}
-	if (guard->pinned)
+	if (guard->hooks.pinned)
 		guard->capabilities |= GUARD_PINNED;
 	else if (could_pin)
 		why_add(why, "enforcement is not pinned: links cannot be pinned on %s\n",
 			guard->pins.directory);
-	for (uint32_t i = 0; i < guard->hook_count; i++)
-		bare_detach(guard->cgroup_fd, guard->hooks[i].type, guard);
+	(void)shared_open(guard, why); /* told in why; -ENOMEM: the others were loaded */
+	guard_hooks_sweep(guard->cgroup_fd, &guard->hooks);
 	return 0;
 }
 
 static void net_close(struct guard *guard)
 {
-	for (uint32_t i = 0; i < guard->hook_count; i++) {
-		struct hook *hook = &guard->hooks[i];
-
-		if (hook->link) {
-			(void)bpf_link__detach(hook->link); /* fails when the cgroup is gone */
-			(void)bpf_link__destroy(hook->link);
-		}
-		if (hook->bare_fd >= 0)
-			(void)bpf_prog_detach2(hook->bare_fd, guard->cgroup_fd, hook->type);
-	}
-	guard->hook_count = 0;
+	guard_hooks_detach(&guard->hooks, 0);
+	guard_shared_close(guard->shared);
+	guard->shared = NULL;
 	guard_pins_close(&guard->pins);
 	net_bpf__destroy(guard->net);
 	guard->net = NULL;
 }
 
-static bool guard_has_program(const struct guard *guard, uint32_t id)
+static int shared_open(struct guard *guard, struct why *why)
 {
-	for (uint32_t i = 0; guard && i < guard->hook_count; i++) {
-		struct bpf_prog_info info = {};
-		uint32_t bytes = sizeof(info);
+	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
+	int r;
 
-		if (guard->hooks[i].bare_fd < 0)
-			continue;
-		if (bpf_obj_get_info_by_fd(guard->hooks[i].bare_fd, &info, &bytes) == 0 &&
-		    info.id == id)
-			return true;
-	}
-	return false;
-}
-
-/* Detach our bare programs of that type from the cgroup, but not those of the guard given. */
-static void bare_detach(int cgroup_fd, enum bpf_attach_type type, const struct guard *but)
-{
-	uint32_t ids[64] = {}, count = 64, flags = 0;
-
-	if (bpf_prog_query(cgroup_fd, type, 0, &flags, ids, &count) < 0)
-		return; /* a kernel without this hook has nothing attached to it */
-	for (uint32_t i = 0; i < count; i++) {
-		auto_close int fd = bpf_prog_get_fd_by_id(ids[i]);
-		struct bpf_prog_info info = {};
-		uint32_t bytes = sizeof(info);
-
-		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &bytes) < 0)
-			continue;
-		if (strncmp(info.name, PROGRAM_PREFIX, strlen(PROGRAM_PREFIX)) ||
-		    guard_has_program(but, ids[i]))
-			continue;
-		(void)bpf_prog_detach2(fd, cgroup_fd, type); /* a link's has no bare attachment */
-	}
+	if (!log)
+		return -ENOMEM;
+	r = guard_shared_open(&guard->hooks, guard->root_level + POLICY_SLOT_DEPTH, log,
+			      VERIFIER_LOG_BYTES, &guard->shared);
+	if (r < 0)
+		why_load(why, "network `shared` is not there", r, log);
+	else
+		guard->capabilities |= GUARD_SHARED;
+	return r;
 }

@@ -39,6 +39,7 @@ enum guard_capability {
 	GUARD_ABSTRACT = 4,	/* … nor reach abstract unix names */
 	GUARD_PINNED = 8,	/* enforcement outlives the engine */
 	GUARD_VIOLATIONS = 16,	/* what is refused is counted and told */
+	GUARD_SHARED = 32,	/* sandboxes can share a network namespace, kept apart in it */
 };
 
 /*
@@ -67,6 +68,35 @@ uint32_t guard_capabilities(const struct guard *guard);
  * given to a sandbox is not held back.
  */
 int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private);
+
+/*
+ * What a sandbox is in a network namespace that it shares: its addresses are number `address` of
+ * 10.64.0.0/10 and of fd5e:ec::/64, which a route makes local there; it reaches itself and nothing
+ * else. No two sandboxes that can meet have one number.
+ */
+struct guard_shared {
+	uint32_t address;   /* 1 to GUARD_SHARED_ADDRESSES - 1 */
+	uint32_t ports_max; /* sockets that hold a port at a time */
+};
+
+enum { GUARD_SHARED_ADDRESSES = 1 << 22 };
+
+/*
+ * Network `shared` for a sandbox's cgroup. guard_network_set() ends it, with either value.
+ * -EINVAL; -E2BIG; -EOPNOTSUPP without GUARD_SHARED.
+ */
+int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard_shared *what);
+
+struct guard_shared_counts {
+	uint64_t sent_packets, sent_bytes, received_packets, received_bytes;
+	uint64_t refused; /* calls */
+	uint64_t dropped; /* packets */
+	uint32_t ports;	  /* now */
+};
+
+/* -ENOENT: it is not in network `shared`. */
+int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
+			struct guard_shared_counts *ret);
 
 /*
  * One death, told once. The zombie may not be there yet: wait for the pid. `code` is what its wait

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What shared.bpf.c and the engine share: sandboxes that live in one network namespace, each by an
+ * address of its own. As in policy.h, and included where it is.
+ */
+#pragma once
+
+#ifndef __bpf__
+#include <stddef.h>
+#include <linux/types.h>
+#endif
+
+enum {
+	/* 10.64.0.0/10 and fd5e:ec::/64, host order: nothing of a namespace has them but routes. */
+	POLICY_SHARED_V4 = 0x0a400000,
+	POLICY_SHARED_V4_COUNT = 1 << 22,
+	/* Ports that bind(0) is given, apart from those that the kernel gives connect(). */
+	POLICY_PORT_FIRST = 10000,
+	POLICY_PORT_COUNT = 22768,
+	/* Those that the kernel gives connect(): ip_local_port_range there. Nobody binds them. */
+	POLICY_PORT_KERNEL_FIRST = 36000,
+	POLICY_PORT_KERNEL_LAST = 49999,
+};
+
+#define POLICY_SHARED_V6_0 0xfd5e00ecu
+
+/* What it did; these only grow while the sandbox is there. */
+struct policy_shared_counts {
+	__u64 sent_packets, sent_bytes, received_packets, received_bytes;
+	__u64 refused; /* calls: bind, connect, send, socket */
+	__u64 dropped; /* packets */
+};
+
+/* shared: policy_cgroup of a slot -> policy_shared. Absent: the programs say nothing of it. */
+struct policy_shared {
+	__u64 generation;  /* of this entry, never used again: a late close counts for nobody */
+	__u32 address4;	   /* network order */
+	__u32 port_next;   /* of bind(0), modulo POLICY_PORT_COUNT */
+	__u32 address6[4]; /* network order */
+	__s64 ports;	   /* sockets that hold a port */
+	__u32 ports_max;
+	__u32 reserved;
+	struct policy_shared_counts counts;
+};
+
+_Static_assert(sizeof(struct policy_shared_counts) == 48, "no padding");
+_Static_assert(sizeof(struct policy_shared) == 96, "no padding");

@@ -1,0 +1,277 @@
+/*
+ * Claims about sandboxes of network `shared`: real processes in a cgroup tree of its own, all in
+ * one network namespace of the test's, furnished as an engine furnishes it.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "bpf/guard.h"
+#include "engine/base/cleanup.h"
+#include "tests/root/guard/tree.h"
+
+static struct tree tree;
+static struct guard *guard;
+
+static void setting_write(const char *path, const char *value)
+{
+	auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	cr_assert(fd >= 0 && write(fd, value, strlen(value)) > 0, "%s: %s", path, strerror(errno));
+}
+
+static void run(const char *const arguments[])
+{
+	pid_t pid = fork();
+	int status;
+
+	cr_assert(pid >= 0);
+	if (pid == 0) {
+		execvp(arguments[0], (char *const *)arguments);
+		_exit(127);
+	}
+	status = child_reap(pid);
+	cr_assert(WIFEXITED(status) && !WEXITSTATUS(status), "%s %s %s", arguments[0], arguments[1],
+		  arguments[2]);
+}
+
+static void namespace_furnish(void)
+{
+	run((const char *const[]){ "ip", "link", "set", "lo", "up", NULL });
+	run((const char *const[]){ "ip", "route", "add", "local", "10.64.0.0/10", "dev", "lo",
+				   NULL });
+	run((const char *const[]){ "ip", "-6", "route", "add", "local", "fd5e:ec::/64", "dev", "lo",
+				   NULL });
+	setting_write("/proc/sys/net/ipv6/ip_nonlocal_bind", "1");
+	setting_write("/proc/sys/net/ipv4/ip_local_port_range", "36000 49999");
+	setting_write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+}
+
+static void shared_set(enum tree_place place, uint32_t address, uint32_t ports_max)
+{
+	const struct guard_shared what = { .address = address, .ports_max = ports_max };
+
+	cr_assert_eq(guard_shared_set(guard, tree.ids[place], &what), 0);
+}
+
+static struct guard_shared_counts shared_counts(enum tree_place place)
+{
+	struct guard_shared_counts counts = {};
+
+	cr_assert_eq(guard_shared_counts(guard, tree.ids[place], &counts), 0);
+	return counts;
+}
+
+static void setup(void)
+{
+	struct guard_options options;
+	char why[4096];
+
+	cr_assert_eq(unshare(CLONE_NEWNET), 0, "%s", strerror(errno));
+	namespace_furnish();
+	tree_make(&tree);
+	options = tree_options(&tree);
+	cr_assert_eq(guard_open(&options, why, sizeof(why), &guard), 0);
+	cr_assert(guard_capabilities(guard) & GUARD_SHARED, "%s", why);
+	shared_set(TREE_SLOT0, 3, 512);
+	shared_set(TREE_SLOT1, 4, 512);
+}
+
+static void teardown(void)
+{
+	guard_close(guard);
+	tree_remove(&tree);
+}
+
+TestSuite(shared, .init = setup, .fini = teardown, .timeout = 120);
+
+static pid_t inside_start(enum tree_place place, const char *name, const char *other4,
+			  const char *other6)
+{
+	pid_t pid = tree_fork(&tree, place, 0);
+
+	cr_assert(pid >= 0);
+	if (pid == 0) {
+		execlp("python3", "python3", "-B", TEST_SCRIPT, name, other4, other6, NULL);
+		_exit(127);
+	}
+	return pid;
+}
+
+Test(shared, two_sandboxes_at_once_have_every_loopback_of_their_own_and_nothing_else)
+{
+	pid_t first = inside_start(TREE_LEAF, "first", "10.64.0.4", "fd5e:ec::4");
+	pid_t second = inside_start(TREE_SLOT1, "second", "10.64.0.3", "fd5e:ec::3");
+	struct guard_shared_counts counts;
+
+	cr_expect_eq(child_reap(first), 0);
+	cr_expect_eq(child_reap(second), 0);
+	for (int i = 0; i < 2; i++) {
+		counts = shared_counts(i ? TREE_SLOT1 : TREE_SLOT0);
+		cr_expect_eq(counts.ports, 0, "%u sockets are still counted", counts.ports);
+		cr_expect_eq(counts.sent_packets, counts.received_packets);
+		cr_expect_gt(counts.sent_bytes, 1000);
+		cr_expect_gt(counts.refused, 40);
+		cr_expect_gt(counts.dropped, 0); /* options */
+	}
+}
+
+static struct sockaddr_in address4(const char *text, uint16_t port)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(port) };
+
+	(void)inet_aton(text, &address.sin_addr); /* the texts are ours */
+	return address;
+}
+
+/* The errno of connecting to loopback's port. */
+static int connect_try(const void *with)
+{
+	const struct sockaddr_in to = address4("127.0.0.1", *(const uint16_t *)with);
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
+}
+
+/* Binds each port there is; how many hundred it got. */
+static int ports_take(const void *with)
+{
+	const int kind = *(const int *)with;
+	const struct rlimit files = { 70000, 70000 };
+	int taken = 0;
+
+	(void)setrlimit(RLIMIT_NOFILE, &files); /* what is missing is seen below */
+	for (int port = 1; port < 65536; port++) {
+		const struct sockaddr_in at = address4("127.0.0.1", (uint16_t)port);
+		int fd = socket(AF_INET, kind, 0);
+
+		if (fd < 0)
+			return 251;
+		if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) == 0)
+			taken++;
+		else
+			close(fd);
+	}
+	if (taken != 512)
+		return 250;
+	return connect_try(&(const uint16_t){ 9 }); /* it has no port left for itself */
+}
+
+Test(shared, a_neighbour_that_binds_every_port_takes_none_of_connects)
+{
+	const int kinds[] = { SOCK_STREAM, SOCK_DGRAM };
+
+	for (int i = 0; i < 2; i++) {
+		cr_expect_eq(tree_run(&tree, TREE_SLOT0, ports_take, &kinds[i]), EADDRNOTAVAIL);
+		cr_expect_eq(tree_run(&tree, TREE_SLOT1, connect_try, &(const uint16_t){ 9 }),
+			     ECONNREFUSED);
+	}
+	cr_expect_eq(shared_counts(TREE_SLOT0).ports, 0);
+}
+
+/* Listens without a bind, which no program sees: on every address of the namespace. */
+static int listen_unbound(void)
+{
+	struct sockaddr_in at;
+	socklen_t bytes = sizeof(at);
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (listen(fd, 8) < 0 || getsockname(fd, (struct sockaddr *)&at, &bytes) < 0)
+		return -1;
+	(void)take_fd(&fd); /* the child's, until it ends */
+	return ntohs(at.sin_port);
+}
+
+static int connect_shortly(uint16_t port)
+{
+	const struct sockaddr_in to = address4("127.0.0.1", port);
+	const struct timeval wait = { .tv_usec = 300000 };
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+	return connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
+}
+
+static int connect_shortly_try(const void *with)
+{
+	return connect_shortly(*(const uint16_t *)with);
+}
+
+Test(shared, who_listens_without_an_address_hears_no_neighbour)
+{
+	int ends[2], port = 0;
+	pid_t pid;
+
+	cr_assert_eq(pipe(ends), 0);
+	pid = tree_fork(&tree, TREE_SLOT0, 0);
+	cr_assert(pid >= 0);
+	if (pid == 0) {
+		port = listen_unbound();
+		_exit(write(ends[1], &port, sizeof(port)) == sizeof(port) ? pause() : 1);
+	}
+	cr_assert_eq(read(ends[0], &port, sizeof(port)), (ssize_t)sizeof(port));
+	cr_assert_gt(port, 0);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT1, connect_shortly_try,
+			      &(uint16_t){ (uint16_t)port }),
+		     EINPROGRESS);
+	cr_expect_gt(shared_counts(TREE_SLOT0).dropped, 0);
+	cr_assert_eq(kill(pid, SIGKILL), 0);
+	(void)child_reap(pid);
+}
+
+/* A socket that was made in a sandbox and ends in another does not count for that. */
+static int socket_give(const void *with)
+{
+	const struct sockaddr_in any = { .sin_family = AF_INET };
+
+	return bind(*(const int *)with, (const struct sockaddr *)&any, sizeof(any)) < 0 ? errno : 0;
+}
+
+Test(shared, a_port_is_counted_where_it_was_taken_and_until_its_socket_ends)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	cr_assert(fd >= 0);
+	/* Made outside: no program of the instance follows it. */
+	cr_expect_eq(tree_run(&tree, TREE_SLOT0, socket_give, &fd), 0);
+	cr_expect_eq(shared_counts(TREE_SLOT0).ports, 0);
+	close(fd);
+
+	tree_enter(&tree, TREE_SLOT0);
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cr_assert_eq(socket_give(&fd), 0);
+	tree_leave(&tree);
+	cr_expect_eq(shared_counts(TREE_SLOT0).ports, 1);
+	shared_set(TREE_SLOT0, 3,
+		   512); /* the cgroup's next sandbox: it has nothing of the last's */
+	cr_expect_eq(shared_counts(TREE_SLOT0).ports, 0);
+	close(fd);
+	cr_expect_eq(shared_counts(TREE_SLOT0).ports, 0);
+}
+
+Test(shared, it_ends_with_network_set_and_is_refused_when_wrong)
+{
+	const struct guard_shared wrong[] = { { 0, 1 }, { GUARD_SHARED_ADDRESSES, 1 }, { 1, 0 } };
+	struct guard_shared_counts counts;
+
+	for (int i = 0; i < 3; i++)
+		cr_expect_eq(guard_shared_set(guard, tree.ids[TREE_SLOT2], &wrong[i]), -EINVAL);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT2, connect_try, &(const uint16_t){ 9 }), EBADF,
+		     "a sandbox that was refused has sockets");
+	cr_assert_eq(guard_network_set(guard, tree.ids[TREE_SLOT0], true), 0);
+	cr_expect_eq(guard_shared_counts(guard, tree.ids[TREE_SLOT0], &counts), -ENOENT);
+	cr_assert_eq(guard_network_set(guard, tree.ids[TREE_SLOT1], false), 0);
+	cr_expect_eq(guard_shared_counts(guard, tree.ids[TREE_SLOT1], &counts), -ENOENT);
+}
