@@ -88,6 +88,7 @@ static void task_send(struct run *run, struct task *task)
 {
 	const struct dsec_call call = { .size = sizeof(call),
 					.timeout_ms = CALL_TIMEOUT_MS,
+					.flags = DSEC_CALL_ONCE,
 					.queue = run->queue,
 					.tag = (uint64_t)(task - run->tasks) };
 	const struct dsec_bytes bytes = { input, sizeof(input) - 1 };

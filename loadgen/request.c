@@ -107,6 +107,7 @@ int request_send(const struct requester *requester, struct request *request)
 {
 	const struct dsec_call call = { .size = sizeof(call),
 					.timeout_ms = CALL_TIMEOUT_MS,
+					.flags = DSEC_CALL_ONCE,
 					.queue = requester->queue,
 					.tag = request->tag };
 	int64_t ticket = -EINVAL;

@@ -54,13 +54,17 @@ struct ticket {
 	int64_t deadline_ns, retry_ns; /* retry: if not sent, then not before */
 	int64_t patience_ns;	       /* the engine may say "still under way" until then */
 	bool sent;		       /* the engine has it */
-	bool started;		       /* STARTED was told */
-	bool cancelled;		       /* dsec_cancel() was called */
-	uint32_t losses;	       /* connections that went while the engine had it */
-	bool is_stream, is_partial;    /* see submission; a part of its answer came */
-	struct told told;	       /* CREATED and rows */
-	uint64_t next_seq, seq_epoch;  /* of a subscription: where it goes on; 0: as it began */
-	uint32_t window_bytes;	       /* its DATA (or events: so many) come by credit; 0: no */
+	bool is_patient;	       /* a refusal is asked again, until its deadline */
+	bool is_refused;	/* … and was the last that was heard: nothing of it happened */
+	bool keeps_payload;	/* it may be sent again */
+	struct event *refusals; /* CREATED that may come to nothing: not told yet */
+	bool started;		/* STARTED was told */
+	bool cancelled;		/* dsec_cancel() was called */
+	uint32_t losses;	/* connections that went while the engine had it */
+	bool is_stream, is_partial;   /* see submission; a part of its answer came */
+	struct told told;	      /* CREATED and rows */
+	uint64_t next_seq, seq_epoch; /* of a subscription: where it goes on; 0: as it began */
+	uint32_t window_bytes;	      /* its DATA (or events: so many) come by credit; 0: no */
 	struct consumption *streams;
 	uint32_t stream_count;
 	bool credit_due; /* more was consumed than could be told */
@@ -291,8 +295,13 @@ void dsec__ticket_settle(struct dsec *d, struct ticket *ticket);
 void dsec__tickets_recall(struct dsec *d);
 /* Sends what waits, as far as it is due and there is room. > 0: tickets ended. */
 int dsec__tickets_resend(struct dsec *d);
-/* True: the engine's answer to a request sent again means "later", and so it will be. */
+/* True: the engine's answer means "later", and so it will be. */
 bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *last);
+/* True: a refused CREATED that is told with the last event, unless all of it is asked again. */
+bool dsec__refusal_keep(struct ticket *ticket, struct event *event);
+/* The next of those kept; NULL: none. */
+struct event *dsec__refusal_take(struct ticket *ticket);
+void dsec__refusals_forget(struct ticket *ticket);
 
 /* ---- credit.c ---- */
 
@@ -316,6 +325,11 @@ void dsec__credit_done(struct dsec *d, struct ticket *ticket);
 void dsec__subscribed_event(struct ticket *ticket, const struct dsec_event *event);
 /* Into its payload: the next event. */
 void dsec__subscription_resume(struct ticket *ticket);
+
+/* ---- submit.c ---- */
+
+/* Bytes nobody can guess; with the lock. -EIO. */
+int dsec__random(struct dsec *d, uint8_t *bytes, uint32_t count);
 
 /* ---- ring.c, stream.c ---- */
 

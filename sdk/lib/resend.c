@@ -45,20 +45,23 @@ int dsec__ticket_send(struct dsec *d, struct ticket *ticket)
 	int64_t left_ms;
 	int r;
 
-	if (ticket->losses && ticket->deadline_ns != INT64_MAX) {
+	if ((ticket->losses || ticket->is_refused) && ticket->deadline_ns != INT64_MAX) {
 		left_ms = (ticket->deadline_ns - dsec__clock_ns()) / 1000000;
 		request.timeout_ms = left_ms > 0 ? (uint32_t)left_ms : 1;
 	}
 	ticket->channel = channel_choose(d, &request);
 	r = d->transport->submit(d, ticket, &request, ticket->payload);
-	if (r == 0)
+	if (r == 0) {
 		ticket->sent = true;
+		ticket->is_refused = false;
+	}
 	return r;
 }
 
 void dsec__ticket_depart(struct dsec *d, struct ticket *ticket)
 {
-	if (d->reconnect.patience_ns) {
+	ticket->keeps_payload = d->reconnect.patience_ns || ticket->is_patient;
+	if (ticket->keeps_payload) {
 		d->kept_bytes += ticket->request.payload_bytes;
 	} else {
 		free(ticket->payload);
@@ -91,7 +94,7 @@ void dsec__ticket_settle(struct dsec *d, struct ticket *ticket)
 		d->oldest = ticket->newer;
 	ticket->older = ticket->newer = NULL;
 	d->unsent -= !ticket->sent;
-	if (d->reconnect.patience_ns)
+	if (ticket->keeps_payload)
 		d->kept_bytes -= ticket->request.payload_bytes;
 	free(ticket->payload);
 	ticket->payload = NULL;
@@ -108,6 +111,7 @@ static void ticket_recall(struct dsec *d, struct ticket *ticket, int64_t retry_n
 	ticket->payload_at = UINT64_MAX;
 	ticket->retry_ns = retry_ns;
 	ticket->indexes = 0;
+	dsec__refusals_forget(ticket);
 	dsec__credit_forget(d, ticket);
 	dsec__credit_resume(ticket);
 	dsec__subscription_resume(ticket);
@@ -162,8 +166,11 @@ static int ticket_resend(struct dsec *d, struct ticket *ticket, int64_t now, int
 	int r;
 
 	if (ticket->deadline_ns <= now) {
-		dsec__ticket_lose(d, ticket, -ETIMEDOUT,
-				  "its time passed while the engine was away or still had it");
+		dsec__ticket_lose(
+			d, ticket, -ETIMEDOUT,
+			ticket->is_refused ?
+				"refused, and not asked again before its time passed" :
+				"its time passed while the engine was away or still had it");
 		return 1;
 	}
 	if (d->link != LINK_UP || ticket->retry_ns > now) {
@@ -205,16 +212,74 @@ int dsec__tickets_resend(struct dsec *d)
 	return ended;
 }
 
+/* ---- answers that mean "later" ---- */
+
+bool dsec__refusal_keep(struct ticket *ticket, struct event *event)
+{
+	struct event **end = &ticket->refusals;
+
+	if (event->seen.kind != DSEC_EV_CREATED || !ticket->is_patient)
+		return false;
+	if (event->seen.status.code != DSEC_REFUSED) {
+		ticket->is_patient = false; /* one is made: the others are told as they are */
+		return false;
+	}
+	while (*end)
+		end = &(*end)->next;
+	event->next = NULL;
+	*end = event;
+	return true;
+}
+
+struct event *dsec__refusal_take(struct ticket *ticket)
+{
+	struct event *event = ticket->refusals;
+
+	if (event)
+		ticket->refusals = event->next;
+	return event;
+}
+
+void dsec__refusals_forget(struct ticket *ticket)
+{
+	struct event *event;
+
+	while ((event = dsec__refusal_take(ticket)))
+		dsec__event_discard(event);
+}
+
+/* When to ask again: not all that were refused at once shall come at once. */
+static int64_t retry_at(struct dsec *d, int64_t now, int64_t wait_ms)
+{
+	int64_t wait_ns = (wait_ms ? wait_ms : RETRY_MS) * 1000000;
+	uint8_t chance = 0;
+
+	(void)dsec__random(d, &chance, 1); /* without it: as the engine said */
+	return now + wait_ns + wait_ns * chance / 512;
+}
+
+/* Nothing was done, nothing of it was told, and there is time. */
+static bool asks_again(const struct ticket *ticket, const struct event *last, int64_t retry_ns)
+{
+	return last->seen.status.code == DSEC_REFUSED && ticket->is_patient && !ticket->cancelled &&
+	       !ticket->is_partial && !ticket->started && retry_ns < ticket->deadline_ns;
+}
+
 /*
- * CONFLICT with a time: the same engine still does what was asked first. REFUSED: it did not even
- * look whether it knows the request, so it cannot be told as "nothing was done".
+ * REFUSED: nothing was done, and there may be room later. Of a request that a connection was lost
+ * under it says less: the engine did not even look whether it knows it. CONFLICT with a time, of
+ * such a one: the same engine still does what was asked first.
  */
 bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *last)
 {
 	const struct dsec_status *status = &last->seen.status;
 	int64_t now = dsec__clock_ns(), wait_ms = status->retry_after_ms;
+	int64_t retry_ns = retry_at(d, now, wait_ms);
+	bool again = !ticket->losses && asks_again(ticket, last, retry_ns);
 
-	if (!ticket->losses || ticket->abandoned || (last->seen.flags & DSEC_REPLAYED))
+	if (!again && !ticket->losses)
+		return false;
+	if (ticket->abandoned || (last->seen.flags & DSEC_REPLAYED))
 		return false;
 	if (status->code != DSEC_REFUSED && (status->code != DSEC_CONFLICT || !wait_ms))
 		return false;
@@ -232,7 +297,8 @@ bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *
 		ticket_give_up(d, ticket, -ETIMEDOUT,
 			       "still under way, as an earlier connection's");
 	} else {
-		ticket_recall(d, ticket, now + (wait_ms ? wait_ms : RETRY_MS) * 1000000);
+		ticket_recall(d, ticket, retry_ns);
+		ticket->is_refused = again;
 		if (d->leader)
 			dsec__leader_kick(d); /* it sleeps for too long */
 	}

@@ -29,14 +29,14 @@ int dsec__call_take(struct dsec *d, const struct dsec_call *given, struct dsec_c
 	r = dsec__struct_take(known, sizeof(*known), given, "call");
 	if (r < 0)
 		return r;
-	if (known->flags)
+	if (known->flags & ~(uint64_t)DSEC_CALL_ONCE)
 		return dsec__fail(-EINVAL, "call: unknown flags");
 	if (known->queue && known->queue->d != d)
 		return dsec__fail(-EINVAL, "call: the queue is another connection's");
 	return 0;
 }
 
-static int random_take(struct dsec *d, uint8_t *bytes, uint32_t count)
+int dsec__random(struct dsec *d, uint8_t *bytes, uint32_t count)
 {
 	if (d->random_left < count) {
 		if (getrandom(d->random, sizeof(d->random), 0) != sizeof(d->random))
@@ -74,7 +74,7 @@ static int request_id_new(struct dsec *d, const struct dsec_ring_request *reques
 	int r;
 
 	now_ms += (uint64_t)(dsec__clock_ns() - d->welcomed_ns) / 1000000;
-	r = random_take(d, id + 6, 10);
+	r = dsec__random(d, id + 6, 10);
 	if (r < 0)
 		return r;
 	for (int at = 0; at < 6; at++)
@@ -135,6 +135,9 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 	ticket->payload = submission->payload;
 	ticket->window_bytes = submission->window_bytes;
 	ticket->is_stream = submission->is_stream;
+	/* What belongs to another request, or feeds one, keeps its place among its like. */
+	ticket->is_patient = call->timeout_ms && !(call->flags & DSEC_CALL_ONCE) &&
+			     !submission->is_stream && !dsec__op_names_ticket(submission->op);
 	r = dsec__ticket_send(d, ticket);
 	if (r < 0) {
 		ticket->payload = NULL;
@@ -306,7 +309,7 @@ int dsec__cancel(struct dsec *d, int64_t name)
 		if (!ticket || ticket->ended)
 			return 0;
 	}
-	dsec__ticket_lose(d, ticket, -ECANCELED, "cancelled while the engine was away");
+	dsec__ticket_lose(d, ticket, -ECANCELED, "cancelled before it was sent again");
 	return 0;
 }
 

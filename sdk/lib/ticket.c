@@ -91,6 +91,7 @@ static void events_discard(struct ticket *ticket)
 {
 	while (ticket->first)
 		dsec__event_discard(dsec__ticket_take(ticket));
+	dsec__refusals_forget(ticket);
 }
 
 void dsec__ticket_release(struct dsec *d, struct ticket *ticket)
@@ -175,21 +176,47 @@ static int event_is_news(struct ticket *ticket, const struct event *event)
 	return news;
 }
 
-/* What is not the last event. */
-static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *event)
+static int ticket_tell(struct dsec *d, struct ticket *ticket, struct event *event)
 {
-	int r;
+	int r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;
 
-	ticket->is_partial = ticket->op == DSEC_OP_FILE || ticket->op == DSEC_OP_INVOKE;
-	dsec__subscribed_event(ticket, &event->seen);
-	r = dsec__credit_received(ticket, event);
-	if (r == 0)
-		r = d->reconnect.patience_ns ? event_is_news(ticket, event) : 1;
 	if (r > 0)
 		ticket_deliver(d, ticket, event);
 	else
 		dsec__event_discard(event);
 	return r < 0 ? r : 0;
+}
+
+/* It is not asked again: what was kept back for that is told. */
+static int refusals_tell(struct dsec *d, struct ticket *ticket)
+{
+	struct event *event;
+	int r = 0;
+
+	while (r == 0 && (event = dsec__refusal_take(ticket)))
+		r = ticket_tell(d, ticket, event);
+	return r;
+}
+
+/* What is not the last event. */
+static int ticket_progress(struct dsec *d, struct ticket *ticket, struct event *event)
+{
+	int r;
+
+	if (dsec__refusal_keep(ticket, event))
+		return 0;
+	r = refusals_tell(d, ticket);
+	if (r < 0) {
+		dsec__event_discard(event);
+		return r;
+	}
+	ticket->is_partial = ticket->op == DSEC_OP_FILE || ticket->op == DSEC_OP_INVOKE;
+	dsec__subscribed_event(ticket, &event->seen);
+	r = dsec__credit_received(ticket, event);
+	if (r == 0)
+		return ticket_tell(d, ticket, event);
+	dsec__event_discard(event);
+	return r;
 }
 
 int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const void *payload)
@@ -224,9 +251,22 @@ int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const voi
 		return ticket_progress(d, ticket, event);
 	if (ticket->op == DSEC_OP_CREDIT && wire->code == DSEC_REFUSED)
 		dsec__credit_refused(d, ticket);
-	if (!dsec__ticket_postpone(d, ticket, event))
+	if (dsec__ticket_postpone(d, ticket, event))
+		return 0;
+	r = refusals_tell(d, ticket);
+	if (r == 0)
 		ticket_deliver(d, ticket, event);
-	return 0;
+	else
+		dsec__event_discard(event);
+	return r;
+}
+
+/* What is known of a request whose engine does not say it. */
+static enum dsec_code code_of_loss(const struct ticket *ticket, int error)
+{
+	if (!ticket->is_refused)
+		return DSEC_LOST;
+	return error == -ECANCELED ? DSEC_CANCELLED : DSEC_REFUSED;
 }
 
 void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const char *detail)
@@ -242,8 +282,10 @@ void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const c
 		.ticket = ticket->name,
 		.tag = ticket->tag,
 		.status = {
-			.code = DSEC_LOST,
-			.blame = DSEC_BLAME_PLATFORM,
+			.code = code_of_loss(ticket, error),
+			.blame = error == -ECANCELED && ticket->is_refused ?
+					 DSEC_BLAME_CALLER :
+					 DSEC_BLAME_PLATFORM,
 			.error = -error,
 			.step = "connection",
 		},

@@ -561,7 +561,7 @@ BOTH_TRANSPORTS(impossible_requests_are_refused_before_they_are_sent)
 	struct dsec_create_opts create = { .size = sizeof(create), .image = "debian" };
 	struct dsec_exec_opts exec = { .size = sizeof(exec), .argv = argv, .argc = 1 };
 	struct dsec_select select = { .size = sizeof(select) };
-	struct dsec_call call = { .size = sizeof(call), .flags = 1 };
+	struct dsec_call call = { .size = sizeof(call), .flags = 2 };
 	struct dsec_list_opts list = { .size = sizeof(list), .label_count = 1 };
 
 	cr_assert_eq(dsec_create(NULL, NULL, &create), -EINVAL);

@@ -82,6 +82,11 @@ struct dsec_event {
 	struct dsec_status status;
 };
 
+/* dsec_call.flags */
+enum dsec_call_flag {
+	DSEC_CALL_ONCE = 1, /* a refusal is told at once, also where there is time to ask again */
+};
+
 /*
  * How a call is made. NULL, or a NULL queue: the events are fetched with dsec_wait().
  * timeout_ms 0: the engine's ceiling. request_id: the idempotency key (UUIDv7: its first 48 bits
@@ -90,14 +95,20 @@ struct dsec_event {
  * registered or removed, image that is imported or removed, file that is written, made, removed or
  * renamed) happens once: the same again has the first one's result, with DSEC_REPLAYED; another
  * request is DSEC_CONFLICT, and so is the same while it is under way, with a time; an id older than
- * what the engine remembers is DSEC_UNKNOWN. What ended with DSEC_REFUSED may be asked again.
+ * what the engine remembers is DSEC_UNKNOWN.
+ *
+ * What the engine refuses for want of room (DSEC_REFUSED) has not happened. With a timeout the
+ * library asks again, under the same id, after the engine's retry_after_ms and up to half as long
+ * again by chance, as long as that is within the timeout; then, and without a timeout, the refusal
+ * is the result. A create of which some were made is not asked again: its events say which. Nor is
+ * what has a stream of input. A request that is cancelled meanwhile is DSEC_CANCELLED at once.
  */
 struct dsec_call {
 	uint32_t size, timeout_ms;
 	struct dsec_queue *queue;
 	uint64_t tag;
 	uint8_t request_id[16];
-	uint64_t flags; /* none yet */
+	uint64_t flags; /* enum dsec_call_flag */
 };
 
 /* ---- connections ---- */

@@ -716,6 +716,8 @@ class Event(ctypes.Structure):
         ("status", Status),
     ]
 
+DSEC_CALL_ONCE = 1
+
 
 class Call(ctypes.Structure):
     size: int
