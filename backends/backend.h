@@ -15,6 +15,8 @@
 #include "engine/base/flow.h"
 
 struct guard;
+struct guard_policy;
+struct guard_rule;
 
 /* ---- node: control thread ---- */
 
@@ -47,6 +49,16 @@ int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd,
 uint32_t backend_unenforced(const struct backend_node *node);
 /* A launcher worker for a shard: its channel, and its pid to reap. */
 int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_fd, pid_t *ret_pid);
+
+/*
+ * What of a policy stands without BPF (docs/walls.md), made once per version; shards only read it.
+ * It is freed when no box has it any more.
+ */
+struct backend_walls;
+int backend_walls_new(const struct guard_policy *policy, struct backend_walls **ret);
+void backend_walls_free(struct backend_walls *walls);
+/* How a rule is enforced by walls on this host: enum guard_level; 0: not by them. Any thread. */
+uint32_t backend_rule_levels(const struct guard_rule *rule);
 
 /* ---- shard ---- */
 
@@ -86,16 +98,21 @@ struct box_spec {
 	bool is_private;       /* network: a namespace of its own */
 	bool has_egress;       /* ... with a way out that no policy watches */
 	bool fresh_root;
+	const struct backend_walls *walls; /* NULL: none; they outlive the box */
 	struct box_limits limits;
 	uint64_t disk_bytes, inodes; /* 0: the default */
 	const char *hostname;	     /* lives until the box is built */
 };
+
+enum { BOX_RULES_MAX = 1024 }; /* of a policy */
 
 struct box {
 	struct flow flow;
 	struct backend *backend;
 	struct box_spec spec;
 	bool reused; /* its root was proven untouched */
+	/* built(): bit per rule of its walls, from 0, whose path its image lacks. */
+	uint64_t rules_absent[BOX_RULES_MAX / 64];
 	void *owner;
 	/* error: -errno, and then nothing of it is left; box->failed_step says where */
 	void (*built)(struct box *box, int error);

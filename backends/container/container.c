@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backends/container/walls.h"
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
 
@@ -32,6 +33,14 @@ void slot_request(const struct containers *c, const struct slot *slot, enum laun
 		.uid_base = node_uid_base(c->options.node, slot->number),
 		.processes_max = slot->processes_max,
 	};
+}
+
+void call_add_walls(struct launch_call *call, int sheet_fd)
+{
+	if (sheet_fd < 0)
+		return;
+	call->request.flags |= LAUNCH_WALLS;
+	call->fds[call->request.descriptor_count++] = sheet_fd;
 }
 
 void slot_cgroup_gone(struct containers *c, struct slot *slot)
@@ -198,6 +207,7 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 	group_replied(c, box->slot, reply);
 	if (box->rebuild && !(reply->flags & LAUNCH_REUSED) && reply->baseline.ctime_ns)
 		slot_built(&c->slots, box->slot, &wish, reply);
+	memcpy(box->box.rules_absent, reply->rules_absent, sizeof box->box.rules_absent);
 	box->up = reply->error == 0;
 	box->cpu_before_us = reply->cpu_us == UINT64_MAX ? 0 : reply->cpu_us;
 	box->ooms_before = reply->oom_kills;
@@ -273,6 +283,8 @@ static int ask_spawn(struct flow *f)
 		request->flags |= LAUNCH_PRIVATE;
 		request->network = box->network->number;
 	}
+	if (!box->lost)
+		call_add_walls(&box->call, walls_for_spawn(spec->walls));
 	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",
 		      sizeof request->hostname - 1);
 	team_call(&c->team, &box->call);

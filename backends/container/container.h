@@ -116,6 +116,9 @@ static inline bool box_counts_ooms(const struct box *box)
 void slot_request(const struct containers *c, const struct slot *slot, enum launch_op op,
 		  struct launch_request *ret);
 
+/* The sheet of walls goes with a request, after its other descriptors; -1: none. */
+void call_add_walls(struct launch_call *call, int sheet_fd);
+
 /* A worker removed the slot's cgroup and namespaces. */
 void slot_cgroup_gone(struct containers *c, struct slot *slot);
 

@@ -33,6 +33,7 @@ static const char *const step_names[] = {
 	[LAUNCH_STEP_LIMIT] = "limit",
 	[LAUNCH_STEP_SIGNAL] = "signal",
 	[LAUNCH_STEP_PROOF] = "proof",
+	[LAUNCH_STEP_WALLS] = "walls",
 };
 
 _Static_assert(sizeof step_names / sizeof *step_names == LAUNCH_STEP_COUNT, "a step has no name");

@@ -88,6 +88,8 @@ enum launch_flag {
 	 */
 	LAUNCH_LEAF_GONE = 131072,
 	LAUNCH_CROWDED = 262144, /* reply of LAUNCH_EXEC: the sandbox is full of processes */
+	/* LAUNCH_SPAWN, LAUNCH_EXEC: the last descriptor is the sheet of a policy's walls. */
+	LAUNCH_WALLS = 524288,
 };
 
 /*
@@ -129,6 +131,7 @@ enum launch_step {
 	LAUNCH_STEP_LIMIT,  /* reply.limit is above its hard limit: EPERM */
 	LAUNCH_STEP_SIGNAL, /* EAGAIN: new processes kept coming */
 	LAUNCH_STEP_PROOF,
+	LAUNCH_STEP_WALLS, /* a policy's mounts, filter, profile */
 	LAUNCH_STEP_COUNT,
 };
 
@@ -142,6 +145,7 @@ enum {
 	LAUNCH_LIMITS_MAX = 16,	     /* as many as there are resources */
 	/* Terminals of a slot at once. All slots share kernel.pty.max, so each has but a few. */
 	LAUNCH_PTYS_MAX = 64,
+	LAUNCH_RULES_MAX = 1024, /* of a policy */
 };
 
 /*
@@ -222,7 +226,9 @@ struct launch_reply {
 	uint64_t oom_kills;
 	uint64_t io_read_bytes, io_written_bytes;	     /* LAUNCH_STAT */
 	uint64_t network_received_bytes, network_sent_bytes; /* with LAUNCH_EGRESS; else 0 */
+	/* LAUNCH_SPAWN with LAUNCH_WALLS: bit per rule, from 0, whose path this image lacks. */
+	uint64_t rules_absent[LAUNCH_RULES_MAX / 64];
 };
 
 _Static_assert(sizeof(struct launch_request) == 176 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 160, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 160 + 128, "no padding");

@@ -175,6 +175,8 @@ static long program_child(struct child *child)
 	if (r >= 0)
 		r = credentials_user(child, &home);
 	if (r >= 0)
+		r = walls_close_in(child);
+	if (r >= 0)
 		home_put(child, home);
 	if (r >= 0)
 		r = folder_enter(child, home);

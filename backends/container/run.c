@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "backends/container/walls.h"
 #include "engine/base/cleanup.h"
 
 struct container_run *container_run_of(struct run *run)
@@ -379,6 +380,7 @@ static void leaf_ask(struct container_run *run)
 		request->pid = box->init.pid;
 		run_strings(run, request);
 		run_stdio(run);
+		call_add_walls(&run->call, walls_for_exec(box->box.spec.walls));
 		(void)strncpy(request->user, spec->user ? spec->user : "",
 			      sizeof request->user - 1);
 	}

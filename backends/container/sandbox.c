@@ -89,6 +89,8 @@ static long root_take(struct child *child)
 	if (r >= 0)
 		r = proc_make(child);
 	if (r >= 0)
+		r = walls_mount(child, root_fd);
+	if (r >= 0)
 		r = CHILD_TRY(ROOT, kernel_fchdir(root_fd));
 	return r < 0 ? r : CHILD_TRY(ROOT, kernel_chroot("."));
 }
@@ -142,6 +144,8 @@ static long sandbox_run(struct child *child)
 		r = namespaces_join(child);
 	if (r >= 0)
 		r = credentials_root(child);
+	if (r >= 0)
+		r = walls_close_in(child);
 	return r < 0 ? r : init_become(child);
 }
 

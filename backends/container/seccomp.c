@@ -1,20 +1,20 @@
 /*
- * The one filter: installed by a worker for itself and inherited by every sandbox, where it costs
- * nothing to install. Called once, before the first request. Must hold: the calls that make a
+ * The filter of every sandbox: installed by a worker for itself and inherited by each, where it
+ * costs nothing to install. Called once, before the first request. Must hold: the calls that make a
  * sandbox pass only with the secret in their unused sixth argument, and no process but the worker
  * can learn it; what the kernel ignores of an argument is ignored here too.
  */
+#include "backends/container/filter.h"
+
 #include <errno.h>
 #include <linux/sched.h>
-#include <seccomp.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "backends/container/worker.h"
+#include "bpf/guard_policy.h"
 
 /* Newer than the headers or the library of Debian 12. */
 #ifndef PR_SCHED_CORE
@@ -26,10 +26,6 @@ enum {
 };
 
 #define LOW 0xffffffffu
-
-struct refusal {
-	int call, error;
-};
 
 static const struct refusal refused[] = {
 	/* No keyring is the sandbox's own. */
@@ -130,7 +126,7 @@ static const uint32_t namespaces[] = {
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* A call this kernel or library has no number for cannot be made, and needs no rule. */
-static int rule(scmp_filter_ctx filter, struct refusal refusal, unsigned count,
+int filter_rule(scmp_filter_ctx filter, struct refusal refusal, unsigned count,
 		const struct scmp_arg_cmp *arguments)
 {
 	if (refusal.call < 0)
@@ -139,17 +135,12 @@ static int rule(scmp_filter_ctx filter, struct refusal refusal, unsigned count,
 				      count, arguments);
 }
 
-static struct scmp_arg_cmp is(unsigned at, uint64_t mask, uint64_t value)
-{
-	return (struct scmp_arg_cmp){ at, SCMP_CMP_MASKED_EQ, mask, value };
-}
-
 static int rules_plain(scmp_filter_ctx filter)
 {
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < COUNT(refused); i++)
-		r = rule(filter, refused[i], 0, NULL);
+		r = filter_rule(filter, refused[i], 0, NULL);
 	return r;
 }
 
@@ -159,19 +150,25 @@ static int rules_secret(scmp_filter_ctx filter, uint64_t secret)
 	int r = 0;
 
 	for (unsigned i = 0; r == 0 && i < COUNT(with_secret); i++)
-		r = rule(filter, (struct refusal){ with_secret[i], EPERM }, 1, &wrong);
+		r = filter_rule(filter, (struct refusal){ with_secret[i], EPERM }, 1, &wrong);
 	/* libc falls back to clone(2), whose flags a filter can see. */
 	if (r == 0)
-		r = rule(filter, (struct refusal){ SCMP_SYS(clone3), ENOSYS }, 1, &wrong);
+		r = filter_rule(filter, (struct refusal){ SCMP_SYS(clone3), ENOSYS }, 1, &wrong);
 	for (unsigned i = 0; r == 0 && i < COUNT(namespaces); i++) {
-		const struct scmp_arg_cmp asked = is(0, namespaces[i], namespaces[i]);
+		const struct scmp_arg_cmp asked = filter_masked(0, namespaces[i], namespaces[i]);
 
-		r = rule(filter, (struct refusal){ SCMP_SYS(unshare), EPERM }, 2,
-			 (struct scmp_arg_cmp[]){ asked, wrong });
+		r = filter_rule(filter, (struct refusal){ SCMP_SYS(unshare), EPERM }, 2,
+				(struct scmp_arg_cmp[]){ asked, wrong });
 		if (r == 0 && namespaces[i] != CLONE_NEWTIME)
-			r = rule(filter, (struct refusal){ SCMP_SYS(clone), EPERM }, 1, &asked);
+			r = filter_rule(filter, (struct refusal){ SCMP_SYS(clone), EPERM }, 1,
+					&asked);
 	}
 	return r;
+}
+
+static bool family_is_refused(uint32_t family)
+{
+	return family != AF_UNIX && family != AF_INET && family != AF_INET6 && family != AF_NETLINK;
 }
 
 static int rules_socket(scmp_filter_ctx filter, uint64_t secret)
@@ -179,29 +176,30 @@ static int rules_socket(scmp_filter_ctx filter, uint64_t secret)
 	const struct refusal family = { SCMP_SYS(socket), EAFNOSUPPORT };
 	const struct refusal type = { SCMP_SYS(socket), EPERM };
 	const struct scmp_arg_cmp beyond = { 0, SCMP_CMP_GE, AF_MAX, 0 };
-	int r = rule(filter, family, 1, &beyond);
+	int r = filter_rule(filter, family, 1, &beyond);
 
-	for (unsigned i = 0; r == 0 && i < AF_MAX; i++) {
-		const struct scmp_arg_cmp asked = is(0, LOW, i);
+	for (uint32_t i = 0; r == 0 && i < AF_MAX; i++) {
+		const struct scmp_arg_cmp asked = filter_masked(0, LOW, i);
 
-		if (i == AF_UNIX || i == AF_INET || i == AF_INET6 || i == AF_NETLINK)
+		if (!family_is_refused(i))
 			continue;
-		r = rule(filter, family, 1, &asked);
+		r = filter_rule(filter, family, 1, &asked);
 	}
 	/* Of netlink, routing alone: getifaddrs() needs it. sock_diag, which names every socket,
 	 * is the worker's. */
 	if (r == 0)
-		r = rule(filter, family, 3,
-			 (struct scmp_arg_cmp[]){ is(0, LOW, AF_NETLINK),
-						  { 2, SCMP_CMP_NE, 0, 0 },
-						  { 5, SCMP_CMP_NE, secret, 0 } });
+		r = filter_rule(filter, family, 3,
+				(struct scmp_arg_cmp[]){ filter_masked(0, LOW, AF_NETLINK),
+							 { 2, SCMP_CMP_NE, 0, 0 },
+							 { 5, SCMP_CMP_NE, secret, 0 } });
 	for (unsigned i = 0; r == 0 && i < 4; i++)
-		r = rule(filter, type, 2,
-			 (struct scmp_arg_cmp[]){ is(0, LOW, i & 1 ? AF_INET6 : AF_INET),
-						  is(1, 0xf, i & 2 ? SOCK_PACKET : SOCK_RAW) });
+		r = filter_rule(filter, type, 2,
+				(struct scmp_arg_cmp[]){
+					filter_masked(0, LOW, i & 1 ? AF_INET6 : AF_INET),
+					filter_masked(1, 0xf, i & 2 ? SOCK_PACKET : SOCK_RAW) });
 	if (r == 0)
-		r = rule(filter, (struct refusal){ SCMP_SYS(socketpair), EAFNOSUPPORT }, 1,
-			 &(struct scmp_arg_cmp){ 0, SCMP_CMP_NE, AF_UNIX, 0 });
+		r = filter_rule(filter, (struct refusal){ SCMP_SYS(socketpair), EAFNOSUPPORT }, 1,
+				&(struct scmp_arg_cmp){ 0, SCMP_CMP_NE, AF_UNIX, 0 });
 	return r;
 }
 
@@ -212,8 +210,9 @@ static int rules_socket(scmp_filter_ctx filter, uint64_t secret)
 static int rules_personality(scmp_filter_ctx filter)
 {
 	const struct refusal refusal = { SCMP_SYS(personality), EPERM };
-	const struct scmp_arg_cmp all_but = is(0, LOW, LOW & ~(uint32_t)ADDR_NO_RANDOMIZE);
-	int r = rule(filter, refusal, 1, &all_but);
+	const struct scmp_arg_cmp all_but =
+		filter_masked(0, LOW, LOW & ~(uint32_t)ADDR_NO_RANDOMIZE);
+	int r = filter_rule(filter, refusal, 1, &all_but);
 
 	for (unsigned i = 0; r == 0 && i < 32; i++) {
 		const uint32_t bit = 1u << i;
@@ -224,8 +223,8 @@ static int rules_personality(scmp_filter_ctx filter)
 			continue;
 		if (next == ADDR_NO_RANDOMIZE)
 			next <<= 1;
-		odd = is(0, bit | next, bit);
-		r = rule(filter, refusal, 1, &odd);
+		odd = filter_masked(0, bit | next, bit);
+		r = filter_rule(filter, refusal, 1, &odd);
 	}
 	return r;
 }
@@ -236,33 +235,33 @@ static int rules_personality(scmp_filter_ctx filter)
  */
 static int rules_core(scmp_filter_ctx filter, uint64_t secret)
 {
-	const struct scmp_arg_cmp core = is(0, LOW, RLIMIT_CORE);
-	int r = rule(filter, (struct refusal){ SCMP_SYS(setrlimit), 0 }, 1, &core);
+	const struct scmp_arg_cmp core = filter_masked(0, LOW, RLIMIT_CORE);
+	int r = filter_rule(filter, (struct refusal){ SCMP_SYS(setrlimit), 0 }, 1, &core);
 
 	if (r < 0)
 		return r;
-	return rule(filter, (struct refusal){ SCMP_SYS(prlimit64), 0 }, 3,
-		    (struct scmp_arg_cmp[]){ is(1, LOW, RLIMIT_CORE),
-					     { 2, SCMP_CMP_NE, 0, 0 },
-					     { 5, SCMP_CMP_NE, secret, 0 } });
+	return filter_rule(filter, (struct refusal){ SCMP_SYS(prlimit64), 0 }, 3,
+			   (struct scmp_arg_cmp[]){ filter_masked(1, LOW, RLIMIT_CORE),
+						    { 2, SCMP_CMP_NE, 0, 0 },
+						    { 5, SCMP_CMP_NE, secret, 0 } });
 }
 
 static int rules_values(scmp_filter_ctx filter, uint64_t secret)
 {
-	const struct scmp_arg_cmp sched_core = is(0, LOW, PR_SCHED_CORE);
-	int r = rule(filter, (struct refusal){ SCMP_SYS(prctl), EPERM }, 1, &sched_core);
+	const struct scmp_arg_cmp sched_core = filter_masked(0, LOW, PR_SCHED_CORE);
+	int r = filter_rule(filter, (struct refusal){ SCMP_SYS(prctl), EPERM }, 1, &sched_core);
 
 	if (r == 0)
 		r = rules_core(filter, secret);
 	for (unsigned i = 0; r == 0 && i < COUNT(ioctls); i++) {
-		const struct scmp_arg_cmp asked = is(1, 0xffff, ioctls[i]);
+		const struct scmp_arg_cmp asked = filter_masked(1, 0xffff, ioctls[i]);
 
-		r = rule(filter, (struct refusal){ SCMP_SYS(ioctl), EPERM }, 1, &asked);
+		r = filter_rule(filter, (struct refusal){ SCMP_SYS(ioctl), EPERM }, 1, &asked);
 	}
 	return r;
 }
 
-static int filter_attributes(scmp_filter_ctx filter)
+int filter_attributes(scmp_filter_ctx filter)
 {
 	/* The other ways into this kernel (32-bit, x32) would need rules of their own. */
 	int r = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
@@ -293,4 +292,31 @@ int filter_install(uint64_t secret)
 		r = seccomp_load(filter);
 	seccomp_release(filter);
 	return r;
+}
+
+bool filter_refuses(const struct guard_rule *rule)
+{
+	if (rule->kind == GUARD_RULE_FAMILY)
+		return family_is_refused(rule->value);
+	if (rule->kind == GUARD_RULE_IOCTL) {
+		for (unsigned i = 0; i < COUNT(ioctls); i++)
+			if (ioctls[i] == (rule->value & 0xffff))
+				return true;
+		return false;
+	}
+	if (rule->kind != GUARD_RULE_PROCESS)
+		return false;
+	switch (rule->value) {
+	case GUARD_PROCESS_BPF:
+	case GUARD_PROCESS_PERF:
+	case GUARD_PROCESS_USERFAULTFD:
+	case GUARD_PROCESS_KEYCTL:
+	case GUARD_PROCESS_USERNS:
+	case GUARD_PROCESS_IO_URING:
+	case GUARD_PROCESS_CORE_SCHED:
+	case GUARD_PROCESS_MOUNT:
+		return true;
+	default:
+		return false;
+	}
 }

@@ -12,7 +12,7 @@
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
 
-enum { TEAM_WORKERS_MAX = 8, TEAM_DEPTH = 2, LAUNCH_CALL_FDS_MAX = 3 };
+enum { TEAM_WORKERS_MAX = 8, TEAM_DEPTH = 2, LAUNCH_CALL_FDS_MAX = 4 };
 
 /* Classes of the queue: ending things first, then starting, then preparing. */
 enum team_class { TEAM_END, TEAM_START, TEAM_PREPARE, TEAM_CLASS_COUNT };

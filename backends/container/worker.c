@@ -124,6 +124,26 @@ static bool order_fits_exec(struct worker *w)
 	       order_split(w);
 }
 
+/* The sheet is copied, and its descriptor is out of the way of those that a program gets. */
+static bool order_walls(struct worker *w)
+{
+	struct order *o = &w->order;
+	int sheet_fd;
+	bool fits;
+
+	o->walls = (struct walls){ 0 };
+	if (!(o->request.flags & LAUNCH_WALLS))
+		return true;
+	if ((o->request.op != LAUNCH_SPAWN && o->request.op != LAUNCH_EXEC) ||
+	    o->descriptor_count == 0)
+		return false;
+	sheet_fd = o->descriptors[--o->descriptor_count];
+	o->request.descriptor_count--;
+	fits = walls_read(sheet_fd, w->sheet, &o->walls) == 0;
+	(void)kernel_close(sheet_fd); /* only read */
+	return fits;
+}
+
 static bool order_fits(struct worker *w, size_t bytes)
 {
 	struct order *o = &w->order;
@@ -131,7 +151,7 @@ static bool order_fits(struct worker *w, size_t bytes)
 	uint32_t fds = q->op == LAUNCH_ATTACH || q->op == LAUNCH_RESIZE ? 1 : 0;
 
 	if (bytes < sizeof *q || q->payload_bytes != bytes - sizeof *q ||
-	    q->descriptor_count != o->descriptor_count)
+	    q->descriptor_count != o->descriptor_count || !order_walls(w))
 		return false;
 	if (q->op == LAUNCH_EXEC)
 		return order_fits_exec(w);

@@ -11,6 +11,7 @@
 
 #include "backends/container/attempt.h"
 #include "backends/container/launch.h"
+#include "backends/container/walls.h"
 
 enum {
 	WORKER_MASKS_MAX = 16,
@@ -37,6 +38,7 @@ struct order {
 	uint32_t descriptor_count;
 	int reply_fd; /* goes with the reply; -1: none */
 	const struct launch_limit *limits;
+	struct walls walls;  /* of LAUNCH_WALLS; in worker.sheet */
 	char **argv, **envp; /* ends with NULL; in the payload */
 	const char *cwd;
 };
@@ -57,6 +59,7 @@ struct worker {
 	char limits[WORKER_LIMITS_BYTES]; /* its own, as proc has them */
 	char pristine[WORKER_PROOF_BYTES_MAX], proof[WORKER_PROOF_BYTES_MAX];
 	char *pointers[LAUNCH_ARGUMENTS_MAX + 3]; /* two ends, and room for HOME */
+	char sheet[WALLS_BYTES_MAX] __attribute__((aligned(8)));
 	char payload[LAUNCH_PAYLOAD_BYTES_MAX] __attribute__((aligned(8)));
 };
 
@@ -65,9 +68,6 @@ __attribute__((noreturn)) void worker_die(const char *what, long error);
 
 /* worker_start.c: everything up to the first request; a failure ends the worker. */
 void worker_start(struct worker *w, int shard, pid_t engine);
-
-/* seccomp.c */
-int filter_install(uint64_t secret);
 
 /* slot_build.c: slots and images in the vault. */
 long slot_build(struct worker *w);

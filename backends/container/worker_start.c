@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "backends/container/filter.h"
 #include "backends/container/kernel.h"
 #include "backends/container/root.h"
 #include "backends/container/spawn.h"

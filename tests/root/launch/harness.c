@@ -220,12 +220,14 @@ bool network_is_there(const struct harness *h, uint32_t slot)
 struct box box_start(struct harness *h, uint32_t slot, uint32_t flags)
 {
 	struct launch_request request = harness_request(h, LAUNCH_SPAWN, slot);
+	const struct parcel parcel = { .fds = &h->walls_fd, .fd_count = 1 };
 	struct launch_reply reply;
 
-	request.flags = flags;
+	request.flags = flags | (h->walls_fd ? LAUNCH_WALLS : 0);
 	if (flags & LAUNCH_PRIVATE && !network_is_there(h, slot))
 		expect(harness_op(h, LAUNCH_NETWORK_MAKE, slot).error == 0);
-	reply = harness_ask(h, 0, &request, NULL);
+	reply = harness_ask(h, 0, &request, h->walls_fd ? &parcel : NULL);
+	h->spawned = reply;
 	if (expect(reply.error == 0 && reply.pid > 0))
 		return (struct box){ reply.pid, slot };
 	note("spawn: %s at %s", strerror(reply.error), launch_step_name(reply.step));
@@ -291,7 +293,7 @@ int harness_exec(struct harness *h, const struct box *box, const char *const *ar
 	struct launch_request request = harness_request(h, LAUNCH_EXEC, box->slot);
 	struct launch_reply reply;
 	auto_close int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int ends[2], fds[3];
+	int ends[2], fds[4];
 
 	o = o ? o : &standard;
 	if (!expect(pipe2(ends, O_CLOEXEC) == 0))
@@ -310,6 +312,11 @@ int harness_exec(struct harness *h, const struct box *box, const char *const *ar
 		.fds = fds + !o->input_fd,
 		.fd_count = o->input_fd ? 3 : 2,
 	};
+	if (h->walls_fd && !o->ret_tty) {
+		fds[3] = h->walls_fd;
+		parcel.fd_count++;
+		request.flags |= LAUNCH_WALLS;
+	}
 
 	reply = exec_ask(h, &request, &parcel, o);
 	(void)close(ends[1]); /* the program has its own */

@@ -37,6 +37,8 @@ struct harness {
 	unsigned worker_count;
 	uint32_t uid_base; /* of slot 0; each slot has the next 65,536 */
 	uint64_t tag;
+	int walls_fd;			   /* the sheet that spawns and execs get; 0: none */
+	struct launch_reply spawned;	   /* of the last box_start() */
 	char output[HARNESS_OUTPUT_BYTES]; /* of the last harness_exec() */
 };
 

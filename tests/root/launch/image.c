@@ -81,6 +81,16 @@ void image_build(void)
 	run("mkfs.erofs -T0 %s/standard.erofs %s/root >/dev/null", folder, folder);
 	run("cd %s/root && rm etc/secret && mkfs.erofs -T0 %s/other.erofs . >/dev/null", folder,
 	    folder);
+	/* One with what policies speak of, and links to it. */
+	run("cd %s/root && mkdir -p usr/bin usr/lib var/log/grader opt/tests && "
+	    "cp bin/probe usr/bin/tool && cp bin/probe usr/bin/python3.11 && "
+	    "ln -s python3.11 usr/bin/python3 && ln -s python3 usr/bin/python && "
+	    "ln -s usr/bin sbin && ln -s ../../../usr/lib lib && ln -s loop loop && "
+	    "ln -s ../../../../etc/passwd usr/lib/out && ln usr/bin/tool usr/lib/twin && "
+	    "echo 42 > var/log/grader/answer && echo 43 > opt/answer && echo 1 > opt/tests/test && "
+	    "mkfs.erofs -T0 %s/walls.erofs . >/dev/null && "
+	    "rm -rf usr var opt sbin lib loop",
+	    folder, folder);
 	/* An image whose dev/pts and proc lead elsewhere. */
 	run("cd %s/root && rmdir dev/pts && ln -s /etc dev/pts && mkfs.erofs -T0 %s/link.erofs . "
 	    ">/dev/null",

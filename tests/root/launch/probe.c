@@ -153,6 +153,13 @@ static const struct {
 	{ "hide-terminals", probe_hide_terminals },
 	{ "run-away", probe_run_away },
 	{ "limits-say", probe_limits_say },
+	{ "walls-protect", probe_walls_protect },
+	{ "walls-hide", probe_walls_hide },
+	{ "walls-noexec", probe_walls_noexec },
+	{ "walls-open", probe_walls_open },
+	{ "walls-families", probe_walls_families },
+	{ "walls-processes", probe_walls_processes },
+	{ "walls-ioctl", probe_walls_ioctl },
 };
 
 int main(int argc, char **argv)

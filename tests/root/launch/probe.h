@@ -45,3 +45,12 @@ void probe_stop_all(const char *argument);
 void probe_tree(const char *argument);
 void probe_orphans(const char *argument);
 void probe_fill(const char *argument);
+
+/* probe_walls.c */
+void probe_walls_protect(const char *argument);
+void probe_walls_hide(const char *argument);
+void probe_walls_noexec(const char *argument);
+void probe_walls_open(const char *argument);
+void probe_walls_families(const char *argument);
+void probe_walls_processes(const char *argument);
+void probe_walls_ioctl(const char *argument);
