@@ -22,6 +22,7 @@
 #include "engine/request/records.h"
 #include "engine/keeper/sweep.h"
 #include "engine/tenant/tenant.h"
+#include "engine/policy/levels.h"
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
 
@@ -70,8 +71,11 @@ static int images_check(const struct config *config)
 static int policies_start(struct control *control)
 {
 	struct policy_mistake mistake = { 0 };
-	int r = policies_open(&control->policies, &mistake);
+	int r;
 
+	control->policies.rule_levels = policy_rule_levels;
+	r = policies_open(&control->policies, &mistake);
+	control->node.policies = control->policies.ready;
 	if (r < 0)
 		log_error("ready-made policies err=%s at=%u:%u %s", strerror(-r), mistake.line,
 			  mistake.column, mistake.text);

@@ -26,6 +26,7 @@
 struct control;
 struct channel;
 struct client;
+struct policy;
 struct shard;
 struct subscriptions;
 struct tenancy;
@@ -43,9 +44,10 @@ struct node {
 	uint64_t epoch; /* milliseconds since 1970 when this engine started */
 	uint64_t epoch_ns; /* the same moment in CLOCK_MONOTONIC, which nobody sets */
 	uint64_t features;
-	uint64_t claim_keys[2]; /* by chance, for what requests ask, in short */
-	uint32_t unenforced;	/* enum dsec_limit */
-	struct tenant *tenants; /* and one more: everyone */
+	uint64_t claim_keys[2];		/* by chance, for what requests ask, in short */
+	uint32_t unenforced;		/* enum dsec_limit */
+	struct policy *const *policies; /* the ready-made: POLICIES_READY */
+	struct tenant *tenants;		/* and one more: everyone */
 	uint32_t tenant_count;
 	struct shared_bucket creates; /* a second */
 };

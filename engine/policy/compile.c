@@ -292,10 +292,14 @@ int policy_compile(const struct policy_document *document, const struct policy *
 	int r = policy ? 0 : -ENOMEM;
 
 	if (r == 0) {
-		policy->network = POLICY_NETWORK_PRIVATE;
+		policy->network = POLICY_NETWORK_ANY;
 		policy->depth = base ? base->depth + 1 : 0;
 		policy->rules = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->rules[0]);
 		r = policy->rules ? entries_merge(document, base, policy) : -ENOMEM;
+	}
+	if (r == 0) {
+		policy->levels = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->levels[0]);
+		r = policy->levels ? 0 : -ENOMEM;
 	}
 	if (r == 0 && policy->depth > POLICY_EXTENDS_MAX)
 		r = yaml_mistake(mistake, &at, "extends: more than 4, one behind the other");
@@ -317,6 +321,7 @@ void policy_free(struct policy *policy)
 	if (!policy)
 		return;
 	free(policy->rules);
+	free(policy->levels);
 	free(policy->entries);
 	free(policy->strings);
 	free(policy->document);

@@ -14,7 +14,7 @@
 enum { POLICY_EXTENDS_MAX = 4, POLICY_PHASES_MAX = 16, POLICY_EVERYBODYS = UINT32_MAX };
 
 /* How much network a sandbox may have, in order. */
-enum policy_network { POLICY_NETWORK_NONE, POLICY_NETWORK_PRIVATE };
+enum policy_network { POLICY_NETWORK_NONE, POLICY_NETWORK_PRIVATE, POLICY_NETWORK_ANY };
 
 struct policy_phase {
 	const char *name, *policy;
@@ -23,6 +23,9 @@ struct policy_phase {
 struct policy {
 	struct guard_policy guard; /* its rules are what is below */
 	struct guard_rule *rules;
+	uint32_t *levels;    /* of each rule: enum guard_level */
+	uint32_t unenforced; /* how many have none */
+	uint32_t unmet;	     /* the first of those that is required, from 1; 0: there is none */
 	const char *extends; /* NULL: nothing */
 	uint32_t depth;	     /* how many it extends, one behind the other */
 	enum policy_network network;

@@ -72,6 +72,16 @@ static int phases_check(const struct policy_table *table, uint32_t tenant,
 	return 0;
 }
 
+static void levels_take(const struct policy_table *table, struct policy *policy)
+{
+	for (uint32_t i = 0; i < policy->guard.rule_count; i++) {
+		policy->levels[i] = table->rule_levels ? table->rule_levels(&policy->rules[i]) : 0;
+		policy->unenforced += !policy->levels[i];
+		if (policy->rules[i].is_required && !policy->levels[i] && !policy->unmet)
+			policy->unmet = i + 1;
+	}
+}
+
 static int document_compile(const struct policy_table *table, const struct policy_request *request,
 			    struct policy **ret, struct policy_mistake *mistake)
 {
@@ -104,6 +114,7 @@ static int document_compile(const struct policy_table *table, const struct polic
 	policy->document_bytes = request->document_bytes;
 	policy->tenant = request->tenant;
 	policy->loaded_ns = request->now_ns;
+	levels_take(table, policy);
 	policy->base = base ? base->guard.number : 0;
 	*ret = policy;
 	return 0;

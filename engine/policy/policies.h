@@ -10,6 +10,8 @@
 
 #include "engine/policy/compile.h"
 
+#define POLICY_DEFAULT "default"
+
 enum { POLICIES_OWN_MAX = 64, POLICIES_READY = 6 };
 
 /* A ready-made document. */
@@ -24,6 +26,8 @@ struct policy_table {
 	struct policy *ready[POLICIES_READY];
 	struct policy *policies; /* all, with those that are stale, in order of names */
 	uint32_t numbers;	 /* given so far */
+	/* How a rule is enforced here: enum guard_level; NULL: by nothing. Set before opening. */
+	uint32_t (*rule_levels)(const struct guard_rule *rule);
 };
 
 struct policy_request {

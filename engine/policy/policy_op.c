@@ -116,6 +116,10 @@ void policy_query_run(struct mail *mail, void *owner)
 	mail_send(control_io(control), query->part->shard->io, &query->mail);
 }
 
+_Static_assert((int)DSEC_POLICY_BPF_LSM == (int)GUARD_LEVEL_BPF_LSM, "levels are told as they are");
+_Static_assert((int)DSEC_POLICY_SECCOMP == (int)GUARD_LEVEL_SECCOMP, "likewise");
+_Static_assert((int)DSEC_POLICY_NAMESPACE == (int)GUARD_LEVEL_NAMESPACE, "likewise");
+
 /* ---- rows ---- */
 
 static struct dsec_wire_ref text_put(char *body, uint32_t *used, const char *text)
@@ -153,6 +157,7 @@ static void row_emit(struct query *query, const struct policy *policy, uint32_t 
 		wire.number = policy->guard.number;
 		wire.flags = policy->tenant == POLICY_EVERYBODYS ? DSEC_POLICY_READY_MADE : 0;
 		wire.rules = rules;
+		wire.levels = policy->unenforced;
 		wire.users = __atomic_load_n(&policy->users, __ATOMIC_RELAXED) - 1; /* but ours */
 		wire.age_ms = policy->loaded_ns ? (query->now_ns - policy->loaded_ns) / 1000000 :
 						  UINT64_MAX;
@@ -167,6 +172,7 @@ static void row_emit(struct query *query, const struct policy *policy, uint32_t 
 		wire.number = row;
 		wire.flags = (rule->is_required ? DSEC_POLICY_REQUIRED : 0) |
 			     (rule->is_audit ? DSEC_POLICY_AUDIT : 0);
+		wire.levels = policy->levels[row - 1];
 		wire.text = text_put(body, &used, rule->label);
 	} else {
 		wire.what = DSEC_POLICY_PHASE;

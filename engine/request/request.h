@@ -37,6 +37,7 @@ struct part {
 	void (*more)(struct mail *mail, void *owner);
 	struct dsec_wire_check check; /* gathered */
 	struct status status;	      /* the worst of the part: decides the LAST */
+	char detail[80];	      /* of that, where it is no static text */
 	struct sandbox *sandbox;      /* exec: where */
 	void *work;		      /* the op's own */
 	struct part *next;	      /* an INPUT's: in its inlet */

@@ -4,6 +4,7 @@
  * once, so that created + refused = asked.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 #include "engine/sandbox/create_replay.h"
 #include "engine/image/image.h"
 #include "engine/sandbox/limits.h"
+#include "engine/policy/policy_want.h"
 #include "engine/events/news.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/sandbox.h"
@@ -26,6 +28,7 @@ enum {
 struct creation {
 	struct part *part;
 	struct image_want image;
+	struct policy_want policy;
 	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
 	uint32_t excess;       /* to be refused */
 	const char *excess_of; /* the limit */
@@ -74,8 +77,6 @@ static struct status check_absent(const struct wire *w, const struct dsec_wire_c
 	if (*backend && strcmp(backend, "container") != 0)
 		return status_unsupported("create", "backend",
 					  "only the container backend is here");
-	if (c->policy.bytes)
-		return status_unsupported("create", "policy", "policies are not here yet");
 	if (c->job.hi || c->job.lo)
 		return status_unsupported("create", "job", "jobs are not here yet");
 	return STATUS_OK;
@@ -160,6 +161,9 @@ static struct status check_fields(struct creation *creation)
 	r = wire_string(w, c->user, creation->user, sizeof creation->user);
 	if (r < 0)
 		return create_invalid("user", r, "at most 63 bytes");
+	r = wire_string(w, c->policy, creation->policy.name, sizeof creation->policy.name);
+	if (r < 0)
+		return create_invalid("policy", r, "a name, at most 63 bytes");
 	r = check_env(w, &c->env);
 	if (r < 0)
 		return create_invalid("env", r, "at most 512 of NAME=value, 16384 bytes in all");
@@ -183,6 +187,8 @@ static void creation_end(struct creation *creation, const struct status *status)
 	part->work = NULL;
 	if (creation->image.image)
 		image_put(part->shard, creation->image.image);
+	if (creation->policy.policy)
+		policy_put(creation->policy.policy);
 	free(creation);
 	part_end(part, status, NULL);
 }
@@ -296,6 +302,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->network = c->network ? c->network : DSEC_NETWORK_NONE;
 	sandbox->image = creation->image.image;
 	image_use(sandbox->shard, sandbox->image);
+	sandbox->policy = creation->policy.policy;
+	policy_use(sandbox->policy);
 	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
 	memcpy(sandbox->user, creation->user, sizeof sandbox->user);
 	sandbox->box->spec = (struct box_spec){
@@ -438,6 +446,70 @@ static void image_ready(struct image_want *want, int result)
 	create_more(creation);
 }
 
+static void image_want(struct creation *creation)
+{
+	int r;
+
+	creation->image.shard = creation->part->shard;
+	creation->image.ready = image_ready;
+	r = image_get(&creation->image);
+	if (r != -EAGAIN)
+		image_ready(&creation->image, r);
+}
+
+/* What the policy says of the create as a whole. */
+static struct status policy_fits(struct creation *creation)
+{
+	const struct dsec_wire_create *c = &creation->part->request->body.create;
+	const struct policy *policy = creation->policy.policy;
+	const uint32_t network = c->network == DSEC_NETWORK_EGRESS_UNPOLICED ? POLICY_NETWORK_ANY :
+				 c->network == DSEC_NETWORK_PRIVATE ? POLICY_NETWORK_PRIVATE :
+								      POLICY_NETWORK_NONE;
+
+	if (network > policy->network)
+		return create_invalid("network", -EACCES,
+				      policy->network == POLICY_NETWORK_NONE ?
+					      "the policy has network.mode none" :
+					      "the policy has network.mode private");
+	if (!policy->unmet || (c->flags & DSEC_CREATE_ALLOW_DEGRADED))
+		return STATUS_OK;
+	(void)snprintf(creation->part->detail, sizeof creation->part->detail,
+		       "%.40s: nothing enforces it on this host",
+		       policy->rules[policy->unmet - 1].label);
+	return status_unsupported("create", "policy", creation->part->detail);
+}
+
+/* Wrong for all, and told once. */
+static void policy_refused(struct creation *creation, const struct status *status)
+{
+	struct part *part = creation->part;
+
+	quota_give(tenancy_of(part), QUOTA_CREATES, part->count - creation->excess);
+	creation_end(creation, status);
+}
+
+static void policy_ready(struct policy_want *want, int result)
+{
+	struct creation *creation = container_of(want, struct creation, policy);
+	struct status s = STATUS_OK;
+
+	if (result == -EINVAL)
+		s = create_invalid("policy", result, "1 to 63 of a-z 0-9 and - inside");
+	else if (result < 0)
+		s = (struct status){ .code = DSEC_ABSENT,
+				     .blame = DSEC_BLAME_CALLER,
+				     .error = -result,
+				     .table = "create",
+				     .step = "policy",
+				     .detail = "no such policy" };
+	else
+		s = policy_fits(creation);
+	if (s.code)
+		policy_refused(creation, &s);
+	else
+		image_want(creation);
+}
+
 /* Of both buckets, or of none: what the engine's does not have goes back to the tenant's. */
 static uint32_t rate_take(struct creation *creation, uint32_t wanted)
 {
@@ -477,7 +549,6 @@ static void creation_admit(struct creation *creation)
 
 void create_part(struct part *part)
 {
-	struct shard *shard = part->shard;
 	struct creation *creation;
 	struct status s;
 	int r;
@@ -500,11 +571,12 @@ void create_part(struct part *part)
 		return;
 	}
 	creation_admit(creation);
-	creation->image.shard = shard;
-	creation->image.ready = image_ready;
-	r = image_get(&creation->image);
+	creation->policy.shard = part->shard;
+	creation->policy.tenant = part->request->tenant->index;
+	creation->policy.ready = policy_ready;
+	r = policy_get(&creation->policy);
 	if (r != -EAGAIN)
-		image_ready(&creation->image, r);
+		policy_ready(&creation->policy, r);
 }
 
 /* What has not begun does not begin; what is being built is undone, or won the race. */

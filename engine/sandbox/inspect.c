@@ -7,6 +7,7 @@
 
 #include "engine/sandbox/ended.h"
 #include "engine/image/image.h"
+#include "engine/policy/policies.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
@@ -15,7 +16,8 @@
 
 struct answer {
 	struct dsec_wire_inspect body;
-	char texts[IMAGE_NAME_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX + LABEL_BYTES_MAX];
+	char texts[GUARD_POLICY_NAME_MAX + IMAGE_NAME_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX +
+		   LABEL_BYTES_MAX];
 	uint32_t bytes;
 };
 
@@ -53,6 +55,9 @@ static void answer_describe(struct answer *answer, const struct sandbox *sandbox
 	answer->body.hostname =
 		answer_add(answer, sandbox->hostname, (uint32_t)strlen(sandbox->hostname));
 	answer->body.user = answer_add(answer, sandbox->user, (uint32_t)strlen(sandbox->user));
+	if (sandbox->policy)
+		answer->body.policy = answer_add(answer, sandbox->policy->guard.name,
+						 (uint32_t)strlen(sandbox->policy->guard.name));
 	labels = answer_add(answer, sandbox->labels.bytes, sandbox->labels.byte_count);
 	answer->body.labels =
 		(struct dsec_wire_items){ labels.at, labels.bytes, sandbox->labels.count, 0 };

@@ -15,6 +15,7 @@
 #include "engine/exec/exec.h"
 #include "engine/sandbox/limits.h"
 #include "engine/file/file.h"
+#include "engine/policy/policies.h"
 #include "engine/request/selection.h"
 #include "engine/events/news.h"
 #include "engine/shard.h"
@@ -101,6 +102,8 @@ void sandbox_free(struct sandbox *sandbox)
 	shard->backend->class->box_free(sandbox->box);
 	if (sandbox->image)
 		image_put(shard, sandbox->image);
+	if (sandbox->policy)
+		policy_put(sandbox->policy);
 	free(sandbox->labels.bytes);
 	free(sandbox->env.bytes);
 	place_give(sandbox->tenancy);
@@ -153,6 +156,8 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 		.io_weight = limits->io_weight,
 		.on_timeout = sandbox->on_timeout,
 		.output_limit_bytes = sandbox->output_limit_bytes,
+		.policy = sandbox->policy ? sandbox->policy->guard.number : 0,
+		.rules_unenforced = sandbox->policy ? sandbox->policy->unenforced : 0,
 	};
 }
 

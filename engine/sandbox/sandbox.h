@@ -23,6 +23,7 @@ struct exec;
 struct file;
 struct image;
 struct forward;
+struct policy;
 struct shard;
 struct tenancy;
 struct tenant;
@@ -76,6 +77,7 @@ struct sandbox {
 	uint32_t network;		    /* enum dsec_network */
 	bool wanted_gone;		    /* destroy as soon as it is built */
 	struct image *image;		    /* used until it is freed; NULL: not described yet */
+	struct policy *policy;		    /* its version, likewise */
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
 	struct packed labels;	   /* key, value, key, … */

@@ -35,6 +35,7 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.hostname = o->hostname,
 		.user = o->user,
 		.backend = o->backend,
+		.policy = o->policy,
 		.env_count = o->env.count,
 		.flags = (o->allow_degraded ? DSEC_CREATE_ALLOW_DEGRADED : 0) |
 			 (o->fresh_root ? DSEC_CREATE_FRESH_ROOT : 0) |

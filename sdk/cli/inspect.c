@@ -23,6 +23,7 @@ static json_t *inspected_json(const struct dsec_inspected *seen)
 		return object;
 	}
 	(void)json_add_bytes(object, "image", seen->image);
+	(void)json_add_bytes(object, "policy", seen->policy);
 	(void)json_add_bytes(object, "hostname", seen->hostname);
 	(void)json_add_bytes(object, "user", seen->user);
 	(void)json_object_set_new(object, "age_ms", json_amount(seen->age_ms));
@@ -116,6 +117,7 @@ static void inspected_show(const struct dsec_inspected *seen)
 		return;
 	}
 	text_show("image", seen->image);
+	text_show("policy", seen->policy);
 	line_show("network", network_name(seen->settings.network));
 	time_show("age", seen->age_ms);
 	time_show("idle", seen->idle_ms);

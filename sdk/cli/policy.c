@@ -14,7 +14,7 @@
 #include "sdk/cli/verbs.h"
 
 /* What the engine takes, and one byte more, so that too much is told by the engine's own words. */
-enum { DOCUMENT_BYTES = (64 << 10) + 1, DETAIL_BYTES = 79 };
+enum { DOCUMENT_BYTES = (64 << 10) + 1, DETAIL_BYTES = 79, LEVELS_BYTES = 96 };
 
 enum { LS_NAME, LS_VERSION, LS_EXTENDS, LS_RULES, LS_USERS, LS_AGE };
 
@@ -59,6 +59,7 @@ static json_t *itself_json(const struct dsec_policy_row *row)
 	(void)json_object_set_new(object, "ready_made",
 				  json_boolean(row->flags & DSEC_POLICY_READY_MADE));
 	(void)json_object_set_new(object, "rule_count", json_integer(row->rules));
+	(void)json_object_set_new(object, "unenforced", json_integer(row->levels));
 	(void)json_object_set_new(object, "in_use", json_integer(row->users));
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
 	(void)json_object_set_new(object, "document_bytes", json_amount(row->document_bytes));
@@ -72,6 +73,19 @@ static const char *enforce_name(const struct dsec_policy_row *row)
 						   "where-possible";
 }
 
+static const char *const level_names[] = { "bpf-lsm", "apparmor",   "landlock", "seccomp",
+					   "mount",   "cgroup-bpf", "xdp",	"namespace" };
+
+static json_t *levels_json(uint32_t levels)
+{
+	json_t *list = json_array();
+
+	for (size_t at = 0; at < sizeof(level_names) / sizeof(level_names[0]); at++)
+		if (levels & 1u << at)
+			(void)json_array_append_new(list, json_string(level_names[at]));
+	return list;
+}
+
 static void rule_take(json_t *json, const struct dsec_policy_row *row)
 {
 	json_t *rule = json_object();
@@ -79,6 +93,7 @@ static void rule_take(json_t *json, const struct dsec_policy_row *row)
 	(void)json_object_set_new(rule, "rule", json_integer(row->number));
 	(void)json_add_bytes(rule, "text", row->text);
 	(void)json_object_set_new(rule, "enforce", json_string(enforce_name(row)));
+	(void)json_object_set_new(rule, "levels", levels_json(row->levels));
 	(void)json_array_append_new(json_object_get(json, "rules"), rule);
 }
 
@@ -202,17 +217,29 @@ static int source_ask(struct session *session, uint32_t verb, struct told *told)
 
 /* ---- check, load, show ---- */
 
+static const char *levels_text(const json_t *rule, char ret[LEVELS_BYTES])
+{
+	const json_t *level;
+	size_t at, used = 0;
+
+	json_array_foreach(json_object_get(rule, "levels"), at, level)
+		used += (size_t)snprintf(ret + used, LEVELS_BYTES - used, "%s%s", at ? "," : "",
+					 json_string_value(level)); /* all of them fit */
+	return used ? ret : "none";
+}
+
 static void rules_show(const json_t *json)
 {
 	const json_t *rule, *phase;
+	char levels[LEVELS_BYTES];
 	const char *name;
 	size_t at;
 
 	json_array_foreach(json_object_get(json, "rules"), at, rule)(void)
-		printf("%4lld  %-14s  %s\n",
+		printf("%4lld  %-14s  %-18s  %s\n",
 		       (long long)json_integer_value(json_object_get(rule, "rule")),
 		       json_string_value(json_object_get(rule, "enforce")),
-		       json_string_value(json_object_get(rule, "text")));
+		       levels_text(rule, levels), json_string_value(json_object_get(rule, "text")));
 	json_object_foreach((json_t *)json_object_get(json, "phases"), name, phase)(void)
 		printf("phase %s: %s\n", name, json_string_value(phase));
 }

@@ -85,9 +85,10 @@ static const char *status_hint(const char *what, const struct dsec_status *statu
 	case DSEC_UNSUPPORTED:
 		return "see dsecd --check; --allow-degraded does without limits this host lacks";
 	case DSEC_ABSENT:
-		return !strcmp(status->step, "policy.name") ? "dsec policy ls shows policies" :
-		       strcmp(what, "create")		    ? "dsec ps shows sandboxes" :
-							      "dsec image ls shows images";
+		if (!strcmp(status->step, "policy.name") || !strcmp(status->step, "create.policy"))
+			return "dsec policy ls shows policies";
+		return strcmp(what, "create") ? "dsec ps shows sandboxes" :
+						"dsec image ls shows images";
 	case DSEC_DEADLINE:
 		return "--timeout gives more time";
 	case DSEC_LOST:

@@ -71,6 +71,8 @@ void settings_add(json_t *object, const struct dsec_created *s)
 		object, "on_disconnect",
 		json_string(s->on_disconnect == DSEC_DISCONNECT_DESTROY ? "destroy" : "keep"));
 	(void)json_object_set_new(object, "unenforced", json_integer(s->unenforced));
+	(void)json_object_set_new(object, "policy_version", json_integer(s->policy));
+	(void)json_object_set_new(object, "rules_unenforced", json_integer(s->rules_unenforced));
 	(void)json_object_set_new(object, "reused", json_boolean(s->reused));
 }
 

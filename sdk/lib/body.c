@@ -128,6 +128,8 @@ static int inspected_take(struct event *event, struct payload payload)
 	if (r >= 0)
 		r = ref_take(payload, wire.user, &seen->user);
 	if (r >= 0)
+		r = ref_take(payload, wire.policy, &seen->policy);
+	if (r >= 0)
 		r = labels_take(event, payload, &wire.labels, &seen->label_count);
 	seen->labels = event->labels;
 	return r;
@@ -345,6 +347,7 @@ BODY_SAME(dsec_created, dsec_wire_created, on_disconnect);
 BODY_SAME(dsec_created, dsec_wire_created, reused);
 BODY_SAME(dsec_created, dsec_wire_created, on_timeout);
 BODY_SAME(dsec_created, dsec_wire_created, output_limit_bytes);
+BODY_SAME(dsec_created, dsec_wire_created, rules_unenforced);
 BODY_SAME(dsec_file_result, dsec_wire_file_result, bytes);
 BODY_SAME(dsec_file_result, dsec_wire_file_result, left_out);
 BODY_SAME(dsec_inspected, dsec_wire_inspect, cause);
@@ -370,6 +373,7 @@ BODY_SAME(dsec_called, dsec_wire_called, cpu_us);
 BODY_SAME(dsec_called, dsec_wire_called, stderr_bytes);
 BODY_SAME(dsec_policy_row, dsec_wire_policy_row, flags);
 BODY_SAME(dsec_policy_row, dsec_wire_policy_row, users);
+BODY_SAME(dsec_policy_row, dsec_wire_policy_row, levels);
 BODY_SAME(dsec_policy_row, dsec_wire_policy_row, document_bytes);
 BODY_SAME(dsec_function_row, dsec_wire_function_row, memory_bytes);
 BODY_SAME(dsec_function_row, dsec_wire_function_row, unenforced);

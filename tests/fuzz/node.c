@@ -286,6 +286,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 		.sandboxes_per_shard = FUZZ_SANDBOXES,
 		.execs_per_shard = FUZZ_EXECS,
 		.requests_per_shard = 24,
+		.policies = control->policies.ready,
 		.id = 0x1122334455667788,
 		.epoch = 1700000000000,
 		.unenforced = DSEC_LIMIT_MEMORY,

@@ -24,6 +24,8 @@ struct dsec_policy_row {
 	uint32_t size, what;	/* enum dsec_policy_what: a policy, or a rule or phase of it */
 	uint32_t number, flags; /* of the version, of the rule; bits of enum dsec_policy_flag */
 	uint32_t rules, users;	/* of a policy; users: sandboxes that have this version */
+	uint32_t levels,
+		reserved; /* rule: enum dsec_policy_level, 0: none; policy: rules with none */
 	uint64_t age_ms, document_bytes;
 	struct dsec_bytes name;	  /* of the policy, of the phase */
 	struct dsec_bytes text;	  /* what it extends; the rule; the phase's policy */

@@ -284,6 +284,8 @@ struct dsec_wire_created {
 	uint64_t swap_bytes, io_bytes_per_s;
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 	uint64_t output_limit_bytes;
+	uint32_t policy;	   /* its version's number */
+	uint32_t rules_unenforced; /* of it, those that nothing enforces on this host */
 };
 
 struct dsec_wire_select {
@@ -513,7 +515,8 @@ struct dsec_wire_inspect {
 	struct dsec_wire_created settings;
 	struct dsec_wire_ref image, hostname, user;
 	struct dsec_wire_items labels;
-	uint64_t reserved[4];
+	struct dsec_wire_ref policy; /* its name */
+	uint64_t reserved[3];
 };
 
 /* Body of CAPABILITIES' DONE. */
@@ -562,7 +565,7 @@ DSEC__ASSERT(sizeof(struct dsec_wire_image_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_change) == 160);
-DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 304);
+DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 312);
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

@@ -30,6 +30,8 @@ struct dsec_wire_policy_row {
 	uint32_t size, what;	/* enum dsec_policy_what */
 	uint32_t number, flags; /* of the version, of the rule; enum dsec_policy_flag */
 	uint32_t rules, users;	/* users: sandboxes of this tenant and others */
+	uint32_t levels;	/* rule: enum dsec_policy_level; policy: how many rules have none */
+	uint32_t reserved0;
 	uint64_t age_ms, document_bytes;
 	struct dsec_wire_ref name; /* policy; phase */
 	struct dsec_wire_ref
@@ -39,7 +41,7 @@ struct dsec_wire_policy_row {
 };
 
 DSEC__ASSERT(sizeof(struct dsec_wire_policy) == 72);
-DSEC__ASSERT(sizeof(struct dsec_wire_policy_row) == 96);
+DSEC__ASSERT(sizeof(struct dsec_wire_policy_row) == 104);
 
 #ifdef __cplusplus
 }

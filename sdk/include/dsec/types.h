@@ -338,6 +338,18 @@ enum { DSEC_POLICY_DOCUMENT_BYTES_MAX = 64 << 10, DSEC_POLICY_NAME_BYTES_MAX = 6
 /* What a row about policies is of. */
 enum dsec_policy_what { DSEC_POLICY_ITSELF = 1, DSEC_POLICY_RULE = 2, DSEC_POLICY_PHASE = 3 };
 
+/* A set: how a host enforces a rule. */
+enum dsec_policy_level {
+	DSEC_POLICY_BPF_LSM = 1,
+	DSEC_POLICY_APPARMOR = 2,
+	DSEC_POLICY_LANDLOCK = 4,
+	DSEC_POLICY_SECCOMP = 8,
+	DSEC_POLICY_MOUNT = 16,
+	DSEC_POLICY_CGROUP_BPF = 32,
+	DSEC_POLICY_XDP = 64,
+	DSEC_POLICY_NAMESPACE = 128,
+};
+
 enum dsec_policy_flag {
 	DSEC_POLICY_READY_MADE = 1, /* everybody's, and never changed */
 	DSEC_POLICY_REQUIRED = 2,   /* a rule: a create fails where nothing can enforce it */

@@ -591,6 +591,15 @@ DSEC_POLICY_ITSELF = 1
 DSEC_POLICY_RULE = 2
 DSEC_POLICY_PHASE = 3
 
+DSEC_POLICY_BPF_LSM = 1
+DSEC_POLICY_APPARMOR = 2
+DSEC_POLICY_LANDLOCK = 4
+DSEC_POLICY_SECCOMP = 8
+DSEC_POLICY_MOUNT = 16
+DSEC_POLICY_CGROUP_BPF = 32
+DSEC_POLICY_XDP = 64
+DSEC_POLICY_NAMESPACE = 128
+
 DSEC_POLICY_READY_MADE = 1
 DSEC_POLICY_REQUIRED = 2
 DSEC_POLICY_AUDIT = 4
@@ -886,6 +895,8 @@ class Created(ctypes.Structure):
     io_weight: int
     on_timeout: int
     output_limit_bytes: int
+    policy: int
+    rules_unenforced: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("backend", ctypes.c_uint32),
@@ -907,6 +918,8 @@ class Created(ctypes.Structure):
         ("io_weight", ctypes.c_uint32),
         ("on_timeout", ctypes.c_uint32),
         ("output_limit_bytes", ctypes.c_uint64),
+        ("policy", ctypes.c_uint32),
+        ("rules_unenforced", ctypes.c_uint32),
     ]
 
 
@@ -1348,6 +1361,7 @@ class Inspected(ctypes.Structure):
     labels: Any
     label_count: int
     reserved: int
+    policy: Bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1373,6 +1387,7 @@ class Inspected(ctypes.Structure):
         ("labels", ctypes.POINTER(Label)),
         ("label_count", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("policy", Bytes),
     ]
 
 
@@ -1726,6 +1741,8 @@ class PolicyRow(ctypes.Structure):
     flags: int
     rules: int
     users: int
+    levels: int
+    reserved: int
     age_ms: int
     document_bytes: int
     name: Bytes
@@ -1738,6 +1755,8 @@ class PolicyRow(ctypes.Structure):
         ("flags", ctypes.c_uint32),
         ("rules", ctypes.c_uint32),
         ("users", ctypes.c_uint32),
+        ("levels", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("age_ms", ctypes.c_uint64),
         ("document_bytes", ctypes.c_uint64),
         ("name", Bytes),

@@ -127,6 +127,8 @@ class Settings:
     unenforced: frozenset[str]
     reused: bool
     flags: int
+    policy_version: int
+    rules_unenforced: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,7 @@ class Inspection:
     hostname: str
     user: str
     labels: dict[str, str]
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +450,8 @@ def settings_of(created: _abi.Created) -> Settings:
         created.cpu_max_permille, created.io_bytes_per_s, created.io_weight,
         created.output_limit_bytes, created.ttl_s,
         created.idle_ttl_s, created.on_disconnect == _abi.DSEC_DISCONNECT_DESTROY,
-        bits(_abi.LIMITS, created.unenforced), bool(created.reused), created.flags)
+        bits(_abi.LIMITS, created.unenforced), bool(created.reused), created.flags,
+        created.policy, created.rules_unenforced)
 
 
 def sandbox_info(event: _abi.Event) -> SandboxInfo:
@@ -494,7 +498,8 @@ def inspection_of(event: _abi.Event) -> Inspection:
         row.ended_ms / 1000 if state == State.ENDED else None, row.age_ms / 1000,
         row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running, row.execs_total,
         known(row.oom_kills), usage_of(row), settings_of(row.settings), text(row.image),
-        text(row.hostname), text(row.user), labels_of(row.labels, row.label_count))
+        text(row.hostname), text(row.user), labels_of(row.labels, row.label_count),
+        text(row.policy))
 
 
 def file_info(event: _abi.Event) -> FileInfo:

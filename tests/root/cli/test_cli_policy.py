@@ -52,8 +52,8 @@ class PolicyTest(EngineFixture):
         self.assertEqual(shown["phases"], {"verify": "verify", "late": "no-network"})
         self.assertEqual(shown["rules"][-1]["text"], "files.hide /srv")
         effective = self.good("policy", "show", "mine", "--effective")
-        self.assertIn("required        files.protect /usr/bin\n", effective)
-        self.assertIn("where-possible  processes.bpf deny\n", effective)
+        self.assertIn(" files.protect /usr/bin\n", effective)
+        self.assertRegex(effective, r"\d  where-possible  [a-z,-]*seccomp[a-z,-]* +processes.bpf deny\n")
         rows = [json.loads(line) for line in self.good("policy", "ls", "--json").splitlines()]
         self.assertEqual([r["name"] for r in rows], sorted(READY + ["mine"]))
         self.assertEqual([r["name"] for r in rows if r["ready_made"]], READY)
@@ -86,6 +86,67 @@ class PolicyTest(EngineFixture):
         self.assertEqual((same.returncode, same.stdout), (0, b""))
         lines = self.ask("policy", "diff", "verify", path, "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["only"] for line in lines], ["first", "second"])
+
+    def inspect(self, sandbox):
+        return json.loads(self.good("inspect", sandbox, "--json"))
+
+    def version(self, name):
+        return json.loads(self.good("policy", "show", name, "--json"))["version"]
+
+    def test_a_sandbox_has_the_policy_it_was_given_and_keeps_its_version(self):
+        seen = self.inspect(self.create())
+        self.assertEqual((seen["policy"], seen["policy_version"]), ("default", self.version("default")))
+        self.assertEqual(seen["rules_unenforced"], 0)
+        first = self.load("kept", "name: kept\nextends: no-network\n")
+        sandbox = self.create("--policy", "kept")
+        made = json.loads(self.good("create", "small", "--json", "--policy", "kept").splitlines()[0])
+        self.assertEqual(made["policy_version"], first["version"])
+        shown = json.loads(self.good("policy", "show", "kept", "--json"))
+        self.assertEqual(shown["in_use"], 2)
+        self.assertEqual(made["rules_unenforced"], shown["unenforced"])
+        again = self.load("kept", "name: kept\n")
+        self.assertEqual(self.inspect(sandbox)["policy_version"], first["version"])
+        self.assertEqual(self.inspect(self.create("--policy", "kept"))["policy_version"],
+                         again["version"])
+        self.good("policy", "rm", "kept")
+        seen = self.inspect(sandbox)
+        self.assertEqual((seen["policy"], seen["policy_version"]), ("kept", first["version"]))
+        ran = self.ask("create", "small", "--policy", "kept")
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn("no such policy", ran.stderr.decode())
+        self.assertIn("dsec policy ls", ran.stderr.decode())
+        self.assertIn("create.policy", self.ask("create", "small", "--policy", "Ke").stderr.decode())
+
+    def test_a_policy_bounds_the_network(self):
+        ran = self.ask("create", "small", "--policy", "no-network", "--network", "private")
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn("network.mode none", ran.stderr.decode())
+        self.load("wide", "name: wide\nextends: no-network\nnetwork: {mode: private}\n")
+        self.create("--policy", "wide", "--network", "private")
+
+    def test_what_is_required_and_not_enforced_fails_the_create(self):
+        rules = {"files.protect /usr/bin": "files: {protect: [/usr/bin]}",
+                 "sockets.unix.deny /run/x": "sockets: {unix: {deny: [/run/x]}}",
+                 "ioctls.deny 0x1234": "ioctls: {deny: [0x1234]}",
+                 "processes.bpf deny": "processes: {bpf: deny}"}
+        outcomes = set()
+        for rule, text in rules.items():
+            subject = rule.split(".")[0]
+            told = self.load("needs", f"name: needs\n{text}\nenforce: {{{subject}: required}}\n")
+            levels = told["rules"][0]["levels"]
+            self.assertEqual((told["rules"][0]["text"], told["rules"][0]["enforce"]), (rule, "required"))
+            self.assertEqual(told["unenforced"], 0 if levels else 1)
+            ran = self.ask("create", "small", "--policy", "needs", "--json")
+            outcomes.add(bool(levels))
+            if levels:
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                continue
+            self.assertEqual(ran.returncode, 125)
+            self.assertIn(f"{rule}: nothing enforces it on this host", ran.stderr.decode())
+            self.assertIn("--allow-degraded", ran.stderr.decode())
+            seen = self.inspect(self.create("--policy", "needs", "--allow-degraded"))
+            self.assertEqual((seen["policy"], seen["rules_unenforced"]), ("needs", 1))
+        self.assertIn(True, outcomes, "every sandbox is refused bpf()")
 
     def test_words_that_make_no_sense_are_refused(self):
         for words in ((), ("frob",), ("show",), ("diff", "a"), ("ls", "x"),

@@ -142,7 +142,7 @@ static void wrong_creates_are_refused_by_field_and_make_nothing(struct engine *e
 		{ "create.image", DSEC_ABSENT, wrong_image },
 		{ "create.image", 0, wrong_path },
 		{ "create.backend", DSEC_UNSUPPORTED, wrong_backend },
-		{ "create.policy", DSEC_UNSUPPORTED, wrong_policy },
+		{ "create.policy", DSEC_ABSENT, wrong_policy },
 		{ "create.network", DSEC_INVALID, wrong_network },
 		{ "create.ttl", DSEC_INVALID, wrong_ttl },
 		{ "create.count", DSEC_INVALID, wrong_count },

@@ -1,0 +1,53 @@
+/*
+ * Policies for shards. Called by create.c. Must hold: a shard reads of the table only the ready-
+ * made ones, which never change; new uses of the others are taken on the control thread alone, so
+ * that one that is stale and unused stays so.
+ */
+#include "engine/policy/policy_want.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "engine/control.h"
+#include "engine/shard.h"
+
+static void want_answered(struct mail *mail, void *owner)
+{
+	struct policy_want *want = container_of(mail, struct policy_want, mail);
+
+	(void)owner; /* want->shard */
+	want->ready(want, want->result);
+}
+
+static void want_arrived(struct mail *mail, void *owner)
+{
+	struct policy_want *want = container_of(mail, struct policy_want, mail);
+	struct control *control = owner;
+
+	want->policy = policies_find(control_policies(control), want->tenant, want->name);
+	want->result = want->policy ? 0 : -ENOENT;
+	if (want->policy)
+		policy_use(want->policy);
+	want->mail.deliver = want_answered;
+	mail_send(control_io(control), want->shard->io, &want->mail);
+}
+
+int policy_get(struct policy_want *want)
+{
+	struct node *node = want->shard->node;
+	const char *name = *want->name ? want->name : POLICY_DEFAULT;
+
+	if (!policy_name_is_good(name))
+		return -EINVAL;
+	for (uint32_t i = 0; i < POLICIES_READY; i++) {
+		if (strcmp(node->policies[i]->guard.name, name) != 0)
+			continue;
+		want->policy = node->policies[i];
+		policy_use(want->policy);
+		return 0;
+	}
+	want->mail.deliver = want_arrived;
+	mail_send(want->shard->io, control_io(node->control), &want->mail);
+	return -EAGAIN;
+}
