@@ -223,6 +223,27 @@ static void walls_leave_a_root_untouched(struct harness *h)
 	box_end(h, &box);
 }
 
+/* By a kernel without AppArmor or with it: nothing runs that was to be confined and is not. */
+static void an_unknown_profile_fails_the_spawn_and_leaves_nothing(struct harness *h)
+{
+	const struct guard_policy nothing = { .number = 1 };
+	struct launch_request request = harness_request(h, LAUNCH_SPAWN, 0);
+	struct launch_reply reply;
+	auto_close int fd = -1;
+
+	expect(walls_make(&nothing, "dsec-of-nobody", &fd) == 0 && fd >= 0);
+	const struct parcel parcel = { .fds = &fd, .fd_count = 1 };
+
+	request.flags = LAUNCH_REBUILD | LAUNCH_WALLS;
+	reply = harness_ask(h, 0, &request, &parcel);
+	expect(reply.error != 0 && reply.step == LAUNCH_STEP_WALLS && reply.pid > 0);
+	(void)child_reap(reply.pid);
+	struct box box = box_start(h, 0, 0);
+
+	expect(probe(h, &box, "walls-open", NULL));
+	box_end(h, &box);
+}
+
 static int sheet_write(const void *bytes, size_t size)
 {
 	int fd = memfd_create("sheet", MFD_CLOEXEC);
@@ -349,6 +370,7 @@ static const struct harness_test tests[] = {
 	TEST(rules_that_hold_for_all_need_no_sheet, ),
 	TEST(a_new_worker_puts_up_the_same_walls, ),
 	TEST(walls_leave_a_root_untouched, ),
+	TEST(an_unknown_profile_fails_the_spawn_and_leaves_nothing, ),
 	TEST(a_sheet_that_does_not_fit_is_refused, ),
 	TEST(what_walls_cost, ),
 };
