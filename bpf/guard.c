@@ -521,12 +521,18 @@ static void net_close(struct guard *guard)
 static int shared_open(struct guard *guard, struct why *why)
 {
 	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
+	const struct guard_shared_options options = {
+		.hooks = &guard->hooks,
+		.violations = guard->violations,
+		.slot_level = guard->root_level + POLICY_SLOT_DEPTH,
+		.log = log,
+		.log_bytes = VERIFIER_LOG_BYTES,
+	};
 	int r;
 
 	if (!log)
 		return -ENOMEM;
-	r = guard_shared_open(&guard->hooks, guard->root_level + POLICY_SLOT_DEPTH, log,
-			      VERIFIER_LOG_BYTES, &guard->shared);
+	r = guard_shared_open(&options, &guard->shared);
 	if (r < 0)
 		why_load(why, "network `shared` is not there", r, log);
 	else

@@ -13,6 +13,7 @@
 #include "bpf/guard.h"
 #include "bpf/guard_hooks.h"
 #include "bpf/guard_pins.h"
+#include "bpf/guard_violations.h"
 #include "bpf/policy.h"
 #include "bpf/policy_shared.h"
 #include "bpf/shared.skel.h"
@@ -29,27 +30,28 @@ static int shared_attach(struct guard_hooks *hooks, const struct shared_bpf *sha
 	return r;
 }
 
-int guard_shared_open(struct guard_hooks *hooks, uint32_t slot_level, char *log, size_t log_bytes,
-		      struct shared_bpf **ret)
+int guard_shared_open(const struct guard_shared_options *options, struct shared_bpf **ret)
 {
-	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = log,
-		    .kernel_log_size = log_bytes);
-	const uint32_t first = hooks->count;
+	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = options->log,
+		    .kernel_log_size = options->log_bytes);
+	const uint32_t first = options->hooks->count;
 	struct shared_bpf *shared;
 	int r;
 
-	log[0] = '\0';
+	options->log[0] = '\0';
 	shared = shared_bpf__open_opts(&open);
 	if (!shared)
 		return -errno;
-	shared->rodata->slot_level = slot_level;
-	r = shared_bpf__load(shared);
+	shared->rodata->slot_level = options->slot_level;
+	r = guard_violation_maps_share(options->violations, shared->obj);
+	if (r == 0)
+		r = shared_bpf__load(shared);
 	if (r == 0) {
-		log[0] = '\0';
-		r = shared_attach(hooks, shared);
+		options->log[0] = '\0';
+		r = shared_attach(options->hooks, shared);
 	}
 	if (r < 0) {
-		guard_hooks_detach(hooks, first);
+		guard_hooks_detach(options->hooks, first);
 		shared_bpf__destroy(shared);
 		return r;
 	}

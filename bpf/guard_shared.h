@@ -7,11 +7,20 @@
 struct guard_hooks;
 struct guard_shared;
 struct guard_shared_counts;
+struct guard_violation_maps;
 struct shared_bpf;
 
-/* Loads and attaches them; on failure nothing of them is attached. `log` is the verifier's. */
-int guard_shared_open(struct guard_hooks *hooks, uint32_t slot_level, char *log, size_t log_bytes,
-		      struct shared_bpf **ret);
+/* What they need. `log` is the verifier's. */
+struct guard_shared_options {
+	struct guard_hooks *hooks;
+	const struct guard_violation_maps *violations;
+	uint32_t slot_level;
+	char *log;
+	size_t log_bytes;
+};
+
+/* Loads and attaches them; on failure nothing of them is attached. */
+int guard_shared_open(const struct guard_shared_options *options, struct shared_bpf **ret);
 void guard_shared_close(struct shared_bpf *shared); /* they are detached already. NULL is fine */
 
 /* Anew, where it was there. */

@@ -219,9 +219,9 @@ struct policy_violation {
 	__s32 error; /* that it got, positive; 0: none */
 	__u16 hook;
 	__u8 verdict;
-	__u8 family; /* of the address: 4, 6; 0: none */
-	__u8 address[16];
-	__u16 port; /* as people write it */
+	__u8 family;	  /* of the address: 4, 6; 0: none */
+	__u8 address[16]; /* IPv4 as ::ffff:a.b.c.d */
+	__u16 port;	  /* as people write it */
 	__u8 protocol;
 	__u8 text_kind; /* enum policy_text */
 	__u16 text_bytes;

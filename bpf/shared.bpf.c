@@ -15,6 +15,7 @@
 #include "bpf/policy.h"
 #include "bpf/policy_shared.h"
 #include "bpf/shared_map.bpf.h"
+#include "bpf/shared_refuse.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
@@ -62,6 +63,7 @@ int dsec_create(struct bpf_sock *socket)
 {
 	struct policy_shared *self = current_shared();
 	__u32 type = socket->type, protocol = socket->protocol;
+	struct policy_violation *record;
 
 	if (!self)
 		return HOOK_ALLOW;
@@ -69,7 +71,15 @@ int dsec_create(struct bpf_sock *socket)
 		return HOOK_ALLOW;
 	if (type == DATAGRAM && (!protocol || protocol == IPPROTO_UDP))
 		return HOOK_ALLOW;
-	return refuse(self, type == STREAM || type == DATAGRAM ? ERROR_NO_PROTOCOL : 0);
+	/* Programs ask for MPTCP or a ping by themselves, and go on without. */
+	if (type == STREAM || type == DATAGRAM)
+		return refuse(self, ERROR_NO_PROTOCOL);
+	record = refusal_begin(POLICY_RULE_NEIGHBOUR, POLICY_HOOK_SOCKET);
+	if (record) {
+		record->argument = (__u64)socket->family << 32 | type << 16 | (protocol & 0xffff);
+		violation_end(record);
+	}
+	return refuse(self, 0);
 }
 
 /* ---- bind ---- */
@@ -257,6 +267,7 @@ int dsec_connect4(struct bpf_sock_addr *call)
 {
 	struct policy_shared *self = current_shared();
 	__u32 asked = call->user_ip4;
+	struct address6 foreign;
 
 	if (!self)
 		return HOOK_ALLOW;
@@ -265,8 +276,10 @@ int dsec_connect4(struct bpf_sock_addr *call)
 		return connect_as(call, self, mapped(self->address4), SAID_LOOPBACK4,
 				  asked ? asked : LOOPBACK4);
 	}
-	if (asked != self->address4)
-		return refuse(self, 0);
+	if (asked != self->address4) {
+		foreign = mapped(asked);
+		return refuse_peer(call, self, &foreign, POLICY_HOOK_CONNECT);
+	}
 	return connect_as(call, self, mapped(self->address4), SAID_REAL, 0);
 }
 
@@ -320,7 +333,7 @@ int dsec_connect6(struct bpf_sock_addr *call)
 		return connect_as(call, self, to, SAID_LOOPBACK6, 0);
 	}
 	if (!is_own6(self, &asked))
-		return refuse(self, 0);
+		return refuse_peer(call, self, &asked, POLICY_HOOK_CONNECT);
 	return connect_as(call, self, own6(self), SAID_REAL, 0);
 }
 
@@ -341,11 +354,14 @@ int dsec_send4(struct bpf_sock_addr *call)
 {
 	struct policy_shared *self = current_shared();
 	__u32 asked = call->user_ip4;
+	struct address6 foreign;
 
 	if (!self)
 		return HOOK_ALLOW;
-	if (!is_local4(asked) && asked != self->address4)
-		return refuse(self, 0);
+	if (!is_local4(asked) && asked != self->address4) {
+		foreign = mapped(asked);
+		return refuse_peer(call, self, &foreign, POLICY_HOOK_SEND);
+	}
 	if (!sender_holds(call, self))
 		return refuse(self, ERROR_NO_ADDRESS);
 	call->msg_src_ip4 = self->address4; /* whatever IP_PKTINFO says */
@@ -363,7 +379,7 @@ int dsec_send6(struct bpf_sock_addr *call)
 	if (!self)
 		return HOOK_ALLOW;
 	if (!is_any6(&asked) && !is_loopback6(&asked) && !is_own6(self, &asked))
-		return refuse(self, 0);
+		return refuse_peer(call, self, &asked, POLICY_HOOK_SEND);
 	if (!sender_holds(call, self))
 		return refuse(self, ERROR_NO_ADDRESS);
 	call->msg_src_ip6[0] = self->address6[0];

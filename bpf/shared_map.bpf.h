@@ -11,7 +11,7 @@ enum { HOOK_DENY = 0, HOOK_ALLOW = 1, HOOK_ALLOW_LOW_PORT = 3 };
 enum { INET = 2, INET6 = 10, STREAM = 1, DATAGRAM = 2, TCP_LISTENING = 10, LOOPBACK = 1 };
 enum { ETHERTYPE_4 = 0x0800, ETHERTYPE_6 = 0x86dd };
 enum {
-	ERROR_NO_MEMORY = 12,
+	ERROR_NOT_PERMITTED = 1,
 	ERROR_NO_PROTOCOL = 93,
 	ERROR_ADDRESS_USED = 98,
 	ERROR_NO_ADDRESS = 99,
@@ -72,14 +72,6 @@ static __always_inline struct policy_shared *packet_shared(struct __sk_buff *pac
 	struct policy_cgroup slot = { .cgroup_id = bpf_skb_ancestor_cgroup_id(packet, slot_level) };
 
 	return slot.cgroup_id ? bpf_map_lookup_elem(&shared, &slot) : NULL;
-}
-
-static __always_inline int refuse(struct policy_shared *self, int error)
-{
-	__sync_fetch_and_add(&self->counts.refused, 1);
-	if (error)
-		bpf_set_retval(-error);
-	return HOOK_DENY;
 }
 
 /* ---- addresses ---- */

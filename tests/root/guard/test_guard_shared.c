@@ -19,6 +19,7 @@
 #include <criterion/criterion.h>
 
 #include "bpf/guard.h"
+#include "bpf/policy.h"
 #include "engine/base/cleanup.h"
 #include "tests/root/guard/tree.h"
 
@@ -126,6 +127,61 @@ Test(shared, two_sandboxes_at_once_have_every_loopback_of_their_own_and_nothing_
 		cr_expect_gt(counts.refused, 40);
 		cr_expect_gt(counts.dropped, 0); /* options */
 	}
+}
+
+/* What was told of one place of the neighbour's, and one of a cloud's. */
+struct told {
+	int neighbours, metadata, raws;
+};
+
+static void told_take(void *context, const struct policy_violation *v)
+{
+	struct told *told = context;
+	const uint8_t metadata[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 169, 254, 169, 254 };
+
+	cr_expect(v->cgroup_id == tree.ids[TREE_SLOT0] && v->verdict == POLICY_DENIED);
+	if (v->rule == POLICY_RULE_METADATA_ADDRESS && v->hook == POLICY_HOOK_CONNECT &&
+	    v->family == 4 && v->port == 80 && v->protocol == IPPROTO_TCP &&
+	    !memcmp(v->address, metadata, sizeof(metadata)))
+		told->metadata++;
+	else if (v->rule == POLICY_RULE_NEIGHBOUR && v->hook == POLICY_HOOK_SOCKET)
+		told->raws++;
+	else if (v->rule == POLICY_RULE_NEIGHBOUR && v->hook == POLICY_HOOK_SEND && v->family == 6)
+		told->neighbours++;
+}
+
+static int foreign_try(const void *with)
+{
+	struct sockaddr_in metadata = { .sin_family = AF_INET, .sin_port = htons(80) };
+	struct sockaddr_in6 neighbour = { .sin6_family = AF_INET6, .sin6_port = htons(7000) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)with;
+	(void)inet_aton("169.254.169.254", &metadata.sin_addr);
+	(void)inet_pton(AF_INET6, "fd5e:ec::4", &neighbour.sin6_addr);
+	if (connect(fd, (struct sockaddr *)&metadata, sizeof(metadata)) == 0 || errno != EPERM)
+		return 1;
+	close(fd);
+	fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sendto(fd, "x", 1, 0, (struct sockaddr *)&neighbour, sizeof(neighbour)) >= 0)
+		return 2;
+	close(fd);
+	return socket(AF_INET, SOCK_RAW, IPPROTO_ICMP) < 0 && errno == EPERM ? 0 : 3;
+}
+
+Test(shared, E55_E57_E59_what_it_tried_to_reach_is_told_with_rule_address_and_port)
+{
+	struct guard_violations *stream;
+	struct told told = {};
+
+	cr_assert_eq(guard_violations_open(guard, 0, &stream), 0);
+	cr_expect_eq(tree_run(&tree, TREE_LEAF, foreign_try, NULL), 0);
+	while (guard_violations_consume(stream, 16, told_take, &told) == 16)
+		;
+	cr_expect(told.metadata == 1 && told.neighbours == 1 && told.raws == 1, "%d %d %d",
+		  told.metadata, told.neighbours, told.raws);
+	cr_expect_eq(shared_counts(TREE_SLOT0).refused, 3);
+	guard_violations_close(stream);
 }
 
 static struct sockaddr_in address4(const char *text, uint16_t port)
