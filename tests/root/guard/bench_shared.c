@@ -1,6 +1,6 @@
 /*
- * What the programs of network `shared` cost, in nanoseconds a call, the best of seven rounds: for a
- * process outside of every sandbox, for a sandbox of `private`, and for one of `shared`, in one
+ * What the programs of network `shared` cost, in nanoseconds a call, the best of seven rounds: for
+ * a process outside of every sandbox, for a sandbox of `private`, and for one of `shared`, in one
  * network namespace. Not a test: `bench_shared`.
  */
 #include <arpa/inet.h>
@@ -164,7 +164,7 @@ int main(void)
 		r = pid < 0 ? -1 : child_reap(pid);
 	}
 	for (int call = 0; r == 0 && call < CALLS; call++)
-		printf("%-30s outside %6.0f ns, private %6.0f (%+.0f %%), shared %6.0f (%+.0f %%)\n",
+		printf("%-28s outside %.0f ns, private %.0f (%+.0f %%), shared %.0f (%+.0f %%)\n",
 		       call_names[call], best_ns[OUTSIDE][call], best_ns[PRIVATE][call],
 		       100 * (best_ns[PRIVATE][call] / best_ns[OUTSIDE][call] - 1),
 		       best_ns[SHARED][call],
