@@ -22,7 +22,6 @@
 #include "engine/request/records.h"
 #include "engine/keeper/sweep.h"
 #include "engine/tenant/tenant.h"
-#include "engine/policy/levels.h"
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
 
@@ -70,10 +69,15 @@ static int images_check(const struct config *config)
 
 static int policies_start(struct control *control)
 {
+	static const struct policy_enforcer enforcer = {
+		.rule_levels = backend_rule_levels,
+		.walls_new = backend_walls_new,
+		.walls_free = backend_walls_free,
+	};
 	struct policy_mistake mistake = { 0 };
 	int r;
 
-	control->policies.rule_levels = policy_rule_levels;
+	control->policies.enforcer = &enforcer;
 	r = policies_open(&control->policies, &mistake);
 	control->node.policies = control->policies.ready;
 	if (r < 0)

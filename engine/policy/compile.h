@@ -20,11 +20,14 @@ struct policy_phase {
 	const char *name, *policy;
 };
 
+struct backend_walls;
+
 struct policy {
 	struct guard_policy guard; /* its rules are what is below */
 	struct guard_rule *rules;
-	uint32_t *levels;    /* of each rule: enum guard_level */
-	uint32_t unenforced; /* how many have none */
+	struct backend_walls *walls; /* the table's enforcer's, or NULL */
+	uint32_t *levels;	     /* of each rule: enum guard_level */
+	uint32_t unenforced;	     /* how many have none */
 	uint32_t unmet;	     /* the first of those that is required, from 1; 0: there is none */
 	const char *extends; /* NULL: nothing */
 	uint32_t depth;	     /* how many it extends, one behind the other */

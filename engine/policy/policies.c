@@ -20,6 +20,20 @@ void policy_put(struct policy *policy)
 	(void)__atomic_fetch_sub(&policy->users, 1, __ATOMIC_RELEASE);
 }
 
+/* Out of the table. */
+static void version_free(const struct policy_table *table, struct policy *policy)
+{
+	if (policy->walls)
+		table->enforcer->walls_free(policy->walls);
+	policy_free(policy);
+}
+
+/* What sandboxes get of it; a failure leaves it as it was. */
+static int version_arm(const struct policy_table *table, struct policy *policy)
+{
+	return table->enforcer ? table->enforcer->walls_new(&policy->guard, &policy->walls) : 0;
+}
+
 static void policy_insert(struct policy_table *table, struct policy *policy)
 {
 	struct policy **at = &table->policies;
@@ -75,7 +89,8 @@ static int phases_check(const struct policy_table *table, uint32_t tenant,
 static void levels_take(const struct policy_table *table, struct policy *policy)
 {
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++) {
-		policy->levels[i] = table->rule_levels ? table->rule_levels(&policy->rules[i]) : 0;
+		policy->levels[i] =
+			table->enforcer ? table->enforcer->rule_levels(&policy->rules[i]) : 0;
 		policy->unenforced += !policy->levels[i];
 		if (policy->rules[i].is_required && !policy->levels[i] && !policy->unmet)
 			policy->unmet = i + 1;
@@ -135,6 +150,9 @@ int policies_open(struct policy_table *table, struct policy_mistake *mistake)
 			return r;
 		table->ready[i]->guard.number = ++table->numbers;
 		policy_insert(table, table->ready[i]);
+		r = version_arm(table, table->ready[i]);
+		if (r < 0)
+			return r;
 	}
 	return 0;
 }
@@ -145,7 +163,7 @@ void policies_close(struct policy_table *table)
 		struct policy *policy = table->policies;
 
 		table->policies = policy->next;
-		policy_free(policy);
+		version_free(table, policy);
 	}
 }
 
@@ -198,13 +216,18 @@ int policies_load(struct policy_table *table, const struct policy_request *reque
 		policy_free(policy);
 		policy = there;
 	} else {
-		if (there)
-			there->is_stale = true;
 		policy->guard.number = ++table->numbers;
-		policy_insert(table, policy);
+		r = version_arm(table, policy);
+		if (r < 0)
+			policy_free(policy);
 	}
 	if (r < 0)
 		return r;
+	if (policy != there) {
+		if (there)
+			there->is_stale = true;
+		policy_insert(table, policy);
+	}
 	policy_use(policy);
 	*ret = policy;
 	return 0;
@@ -236,6 +259,6 @@ void policies_sweep(struct policy_table *table)
 			continue;
 		}
 		*at = policy->next;
-		policy_free(policy);
+		version_free(table, policy);
 	}
 }

@@ -22,12 +22,19 @@ struct policy_ready {
 
 extern const struct policy_ready policies_ready[POLICIES_READY];
 
+/* What enforces policies on this host, by versions. */
+struct policy_enforcer {
+	uint32_t (*rule_levels)(const struct guard_rule *rule); /* enum guard_level */
+	/* Of a version that sandboxes may get: once it is compiled, and before it is freed. */
+	int (*walls_new)(const struct guard_policy *policy, struct backend_walls **ret);
+	void (*walls_free)(struct backend_walls *walls);
+};
+
 struct policy_table {
 	struct policy *ready[POLICIES_READY];
 	struct policy *policies; /* all, with those that are stale, in order of names */
 	uint32_t numbers;	 /* given so far */
-	/* How a rule is enforced here: enum guard_level; NULL: by nothing. Set before opening. */
-	uint32_t (*rule_levels)(const struct guard_rule *rule);
+	const struct policy_enforcer *enforcer; /* NULL: there is none. Set before opening */
 };
 
 struct policy_request {

@@ -220,8 +220,9 @@ static struct status query_status(struct query *query)
 {
 	struct status s = status_of_errno(query->result, "policy", "document");
 
-	if (query->result == 0 || query->result == -ENOMEM)
-		return s;
+	if (query->result != -EBADMSG && query->result != -ENOENT && query->result != -EPERM &&
+	    query->result != -ESTALE && query->result != -ENOSPC)
+		return s; /* good, or not the caller's fault */
 	s.blame = DSEC_BLAME_CALLER;
 	s.step = "name";
 	switch (query->result) {

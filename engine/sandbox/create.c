@@ -312,6 +312,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.image = sandbox->image->number,
 		.is_private = sandbox->network != DSEC_NETWORK_NONE,
 		.has_egress = sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED,
+		.walls = sandbox->policy->walls,
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
 		.limits = limits_of(config, c),
 		.disk_bytes = c->disk_bytes,

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from test_cli_engine import EngineFixture  # noqa: E402
+from test_cli_engine import PROGRAM, EngineFixture  # noqa: E402
 
 READY = ["builder", "default", "fncall", "no-network", "swe-agent", "verify"]
 
@@ -123,6 +123,23 @@ class PolicyTest(EngineFixture):
         self.assertIn("network.mode none", ran.stderr.decode())
         self.load("wide", "name: wide\nextends: no-network\nnetwork: {mode: private}\n")
         self.create("--policy", "wide", "--network", "private")
+
+    def test_a_sandbox_is_held_to_its_policy_and_its_neighbour_is_not(self):
+        self.load("held", "name: held\nfiles: {readonly: [/root], hide: [/nosuch]}\n")
+        held, free = self.create("--policy", "held"), self.create()
+        path = self.document("file", "x\n")
+        ran = self.ask("cp", path, f"{held}:/root/x")
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn("Read-only file system", ran.stderr.decode())
+        self.good("cp", path, f"{held}:/tmp/x")
+        self.good("cp", path, f"{free}:/root/x")
+        shown = self.good("exec", held, "--", PROGRAM, "show", "1")
+        self.assertEqual(shown, self.good("exec", free, "--", PROGRAM, "show", "1"))
+        for name in READY:
+            ran = self.ask("create", "small", "-q", "--policy", name)
+            policy = json.loads(self.good("policy", "show", name, "--json"))
+            unmet = [r for r in policy["rules"] if r["enforce"] == "required" and not r["levels"]]
+            self.assertEqual(ran.returncode, 125 if unmet else 0, ran.stderr)
 
     def test_what_is_required_and_not_enforced_fails_the_create(self):
         rules = {"files.protect /usr/bin": "files: {protect: [/usr/bin]}",
