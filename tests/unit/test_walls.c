@@ -1,4 +1,6 @@
-/* What walls make of policies, without a sandbox: tests/root/launch/test_launch_walls.c has those. */
+/*
+ * What walls make of policies, without a sandbox: tests/root/launch/test_launch_walls.c has those.
+ */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
