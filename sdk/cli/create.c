@@ -25,7 +25,7 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		     uint32_t disconnect)
 {
 	const struct options *o = session->options;
-	struct dsec_call call = { .size = sizeof(call) };
+	struct dsec_call call = session_call(session);
 	auto_free struct dsec_label *labels = NULL;
 	auto_free struct dsec_bytes *env = calloc(o->env.count + 1, sizeof(*env));
 	struct dsec_create_opts opts = {

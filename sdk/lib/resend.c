@@ -258,10 +258,19 @@ static int64_t retry_at(struct dsec *d, int64_t now, int64_t wait_ms)
 	return now + wait_ns + wait_ns * chance / 512;
 }
 
-/* Nothing was done, nothing of it was told, and there is time. */
-static bool asks_again(const struct ticket *ticket, const struct event *last, int64_t retry_ns)
+/* A create says of each what became of it, and is well itself. */
+static const struct dsec_status *answer_of(const struct ticket *ticket, const struct event *last)
 {
-	return last->seen.status.code == DSEC_REFUSED && ticket->is_patient && !ticket->cancelled &&
+	bool is_refused = ticket->refusals && last->seen.status.code == DSEC_OK;
+
+	return is_refused ? &ticket->refusals->seen.status : &last->seen.status;
+}
+
+/* Nothing was done, nothing of it was told, and there is time. */
+static bool asks_again(const struct ticket *ticket, const struct dsec_status *answer,
+		       int64_t retry_ns)
+{
+	return answer->code == DSEC_REFUSED && ticket->is_patient && !ticket->cancelled &&
 	       !ticket->is_partial && !ticket->started && retry_ns < ticket->deadline_ns;
 }
 
@@ -272,10 +281,10 @@ static bool asks_again(const struct ticket *ticket, const struct event *last, in
  */
 bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *last)
 {
-	const struct dsec_status *status = &last->seen.status;
+	const struct dsec_status *status = answer_of(ticket, last);
 	int64_t now = dsec__clock_ns(), wait_ms = status->retry_after_ms;
 	int64_t retry_ns = retry_at(d, now, wait_ms);
-	bool again = !ticket->losses && asks_again(ticket, last, retry_ns);
+	bool again = !ticket->losses && asks_again(ticket, status, retry_ns);
 
 	if (!again && !ticket->losses)
 		return false;

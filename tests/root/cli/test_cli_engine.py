@@ -566,5 +566,28 @@ class EngineTest(EngineFixture):
         self.assertEqual(json.loads(self.check().stdout)["clean"], True)
 
 
+class FullTest(EngineFixture):
+    """An engine that has room for one sandbox per shard."""
+
+    sandboxes_max = 2
+
+    def test_what_is_refused_is_asked_again_within_its_time(self):
+        made = [self.dsec("create", "small", "-q", address=self.address) for _ in range(3)]
+        self.assertEqual([one.returncode for one in made], [0, 0, 125])
+        self.assertIn(b"create refused", made[2].stderr)
+        first = made[0].stdout.decode().strip()
+        waiting = subprocess.Popen(
+            [DSEC, "create", "small", "-q", "--timeout", "50s"], stdout=subprocess.PIPE,
+            env=os.environ | {"DSEC_ADDRESS": self.address})
+        self.addCleanup(waiting.stdout.close)
+        time.sleep(0.3)
+        self.assertIsNone(waiting.poll(), "it waits for room")
+        self.assertEqual(self.dsec("rm", first, address=self.address).returncode, 0)
+        self.assertEqual(waiting.wait(RUN_S), 0)
+        short = self.dsec("create", "small", "-q", "--timeout", "700ms", address=self.address)
+        self.assertEqual(short.returncode, 125)
+        self.assertIn(b"create refused", short.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()
