@@ -46,11 +46,9 @@ uint32_t walls_levels(const struct guard_rule *rule)
 {
 	uint32_t levels = 0;
 
-	if (rule->is_audit)
-		return 0;
-	if (mount_can(rule))
+	if (mount_can(rule) && !rule->is_audit)
 		levels |= GUARD_LEVEL_MOUNT;
-	if (filter_can_refuse(rule))
+	if (rule->is_audit ? filter_refuses(rule) : filter_can_refuse(rule))
 		levels |= GUARD_LEVEL_SECCOMP;
 	if (rule->kind == GUARD_RULE_PROCESS &&
 	    (rule->value == GUARD_PROCESS_PTRACE_OUTSIDE ||

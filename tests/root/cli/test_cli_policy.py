@@ -165,6 +165,16 @@ class PolicyTest(EngineFixture):
             self.assertEqual((seen["policy"], seen["rules_unenforced"]), ("needs", 1))
         self.assertIn(True, outcomes, "every sandbox is refused bpf()")
 
+    def test_walls_stand_around_a_sandbox_and_no_other(self):
+        told = self.load("kept", "name: kept\nfiles: {readonly: [/tmp]}\nenforce: {files: required}\n")
+        self.assertEqual(told["unenforced"], 0)
+        path = self.document("plain", "x")
+        free, kept = self.create(), self.create("--policy", "kept")
+        self.good("cp", path, f"{free}:/tmp/x")
+        ran = self.ask("cp", path, f"{kept}:/tmp/x")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("Read-only file system", ran.stderr.decode())
+
     def test_words_that_make_no_sense_are_refused(self):
         for words in ((), ("frob",), ("show",), ("diff", "a"), ("ls", "x"),
                       ("ls", "--version", "1")):
