@@ -9,12 +9,12 @@ packages=(
 	bpftool libbpf-dev libxdp-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
 	libjansson-dev libarchive-dev libyaml-dev libssl-dev zlib1g-dev
 	# testing
-	libcriterion-dev iproute2 nftables procps util-linux strace zsh groff-base
+	libcriterion-dev libuv1-dev iproute2 nftables procps util-linux strace zsh groff-base
 	# the image, and the peers of the load generator
 	erofs-utils zstd mmdebstrap busybox-static bubblewrap crun runc
 )
-# Tests in virtual machines, and of types in Python, which are skipped by name without them.
-packages_optional=(qemu-system-x86 kmod mypy)
+# Tests in virtual machines, of types in Python, and over ssh: skipped by name without them.
+packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server)
 
 refuse() {
 	printf 'setup: %s\n' "$1" >&2
@@ -57,8 +57,21 @@ quietly() {
 		refuse "failed: $*"
 	}
 }
+# Tests start an sshd of their own; the one that the package would start is not wanted here.
+policy=/usr/sbin/policy-rc.d
+policy_made=
+if [[ " ${missing_optional[*]} " == *" openssh-server "* && ! -e $policy ]]; then
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+	policy_made=1
+fi
+trap 'rm -f "$log" ${policy_made:+"$policy"}' EXIT
 quietly apt-get update
 [ ${#missing[@]} = 0 ] || quietly apt-get install -y --no-install-recommends "${missing[@]}"
 [ ${#missing_optional[@]} = 0 ] ||
 	apt-get install -y --no-install-recommends "${missing_optional[@]}" </dev/null >"$log" 2>&1 ||
 	printf 'setup: no %s: tests that need it will be skipped\n' "${missing_optional[*]}" >&2
+if [[ " ${missing_optional[*]} " == *" openssh-server "* && -x /usr/sbin/sshd ]]; then
+	# Nor at the next boot; systemctl may be absent, or without a systemd that runs.
+	systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || update-rc.d ssh disable || true
+fi
