@@ -7,10 +7,11 @@
 #   run.sh [--quick] [--json FILE] [--only STEP,STEP...]
 #
 # --quick: shorter everywhere, under five minutes on a machine that is set up. --json: one object
-# per scenario, one a line. STEPs: work, load (both), storms (a neighbour beside sandboxes that do
-# their worst: several minutes, only when asked for). In ${XDG_CACHE_HOME:-~/.cache}/dsec: the
-# images, what was fetched, and the log of the engine. DSEC_BUILD: a build folder to use in place
-# of build/release; it is not built then. DSEC_INSTANCE: the engine's name, in place of loadgen.
+# per scenario, one a line. STEPs: work, load (both); and only when asked for, minutes each: storms
+# (a neighbour beside sandboxes that do their worst), hostile (a good client beside hostile ones).
+# In ${XDG_CACHE_HOME:-~/.cache}/dsec: the images, what was fetched, and the log of the engine.
+# DSEC_BUILD: a build folder to use in place of build/release; it is not built then.
+# DSEC_INSTANCE: the engine's name, in place of loadgen.
 #
 # Must hold: every step is bounded in time; the exit status is 0 only if everything was as it
 # should be; the engine that is started here is stopped here, and nothing of it is left.
@@ -38,6 +39,7 @@ peer_seconds=3
 peer_parallel=1,2,4,8
 hold=5000
 storm_rounds=7
+hostile_rounds=7
 began=$SECONDS
 
 say() { printf '\n== %s\n' "$*"; }
@@ -75,13 +77,18 @@ main() {
 	trap 'exit 143' TERM
 	mkdir -p "$cache"
 	build_all
+	[[ $only == hostile ]] || engine_steps
+	[[ ,$only, != *,hostile,* ]] || hostile_run
+	summary
+}
+
+engine_steps() {
 	images_make
 	engine_start
 	[[ ,$only, != *,work,* ]] || work_run
 	[[ ,$only, != *,load,* ]] || load_run
 	[[ ,$only, != *,storms,* ]] || storms_run
 	engine_stop
-	summary
 }
 
 options_read() {
@@ -96,11 +103,11 @@ options_read() {
 		*) usage ;;
 		esac
 	done
-	[[ $only =~ ^(work|load|storms)(,(work|load|storms))*$ ]] || usage
+	[[ $only =~ ^(work|load|storms|hostile)(,(work|load|storms|hostile))*$ ]] || usage
 	[[ -z $json ]] || json=$(realpath -m "$json")
 	if [[ $quick ]]; then
 		seconds=4 short=3 floor_rounds=1 peer_seconds=1 peer_parallel=2,4 hold=1000
-		storm_rounds=3
+		storm_rounds=3 hostile_rounds=3
 	fi
 }
 
@@ -129,14 +136,17 @@ setup() {
 }
 
 build_all() {
+	local targets=(dsecd dsec-launcher dsec_cli dsec-loadgen dsec-floor dsec-storms dsec-storm)
+
 	if [[ ${DSEC_BUILD:-} ]]; then
 		return
 	fi
 	say "build"
 	mkdir -p build
 	quietly 300 "$run/cmake.log" cmake --preset release || die "cmake failed"
+	[[ ,$only, != *,hostile,* ]] || targets+=("${hostile_programs[@]/#/test_hostile_}")
 	quietly 900 "$run/build.log" cmake --build --preset release -j "$(nproc)" --target \
-		dsecd dsec-launcher dsec_cli dsec-loadgen dsec-floor dsec-storms dsec-storm || die "the build failed"
+		"${targets[@]}" || die "the build failed"
 	echo "ok: $build"
 }
 
@@ -353,6 +363,49 @@ storms_run() {
 			fail "storms, $setting"
 	done
 	[[ -z $json ]] || cat "$run/storms.json" >>"$json"
+}
+
+# ---- hostile clients ----
+
+# The tests' own clients, each program with an engine of its own. Claims that wait for timeouts of
+# seconds, or fill the engine on purpose so that others are refused, are no company to compare.
+hostile_programs=(ring load stream handshake input events)
+declare -A hostile_claims=(
+	[ring]="a_submission_tail_that_jumps_is_cut a_buffer_tail_that_jumps_is_cut
+		a_completion_head_that_lies_delays_its_own_events buffers_posted_late_bring_every_last
+		a_client_that_never_reads_is_held_back a_client_that_never_reads_costs_no_time
+		any_need_wakeup_is_survived a_doorbell_of_any_mode_neither_blocks_nor_spins
+		doorbells_for_nothing_leave_others_served
+		rewriting_while_the_engine_reads_gains_nothing
+		scribbling_over_the_channel_hurts_only_oneself"
+	[load]="a_storm_of_cancels_ends_every_ticket connections_dropped_at_once_leave_nothing
+		selections_of_many_ids_keep_no_shard large_payloads_keep_no_shard
+		environments_of_many_variables_keep_no_shard"
+	[stream]="garbage_is_answered_or_cut a_stream_that_is_never_read_is_held_back
+		large_outputs_wait_for_a_slow_reader"
+	[handshake]="unsealed_memory_cannot_fault a_flood_after_the_handshake_is_harmless"
+	[input]="offsets_and_counts_that_cannot_be_are_invalid"
+	[events]="a_flood_of_subscriptions_costs_nobody_anything"
+)
+
+hostile_run() {
+	local program
+
+	say "hostile clients: a good one's no-ops and execs, alone and beside: $(uname -r), $(nproc) CPUs"
+	: >"$run/hostile.json"
+	quiet_wait 30
+	for program in "${hostile_programs[@]}"; do
+		# shellcheck disable=SC2086 # words
+		timeout --foreground -k 10 900 \
+			"$build/tests/hostile/client/test_hostile_$program" --figures \
+			"$run/hostile.json" "$hostile_rounds" ${hostile_claims[$program]} \
+			>"$run/hostile.txt" || {
+			tail -n 20 "$run/hostile.txt"
+			fail "hostile clients, $program"
+		}
+		grep -E '^[a-z]|  (no-ops|execs) |  callbacks' "$run/hostile.txt" || true
+	done
+	[[ -z $json ]] || cat "$run/hostile.json" >>"$json"
 }
 
 # ---- the end ----

@@ -30,6 +30,27 @@ static int ask(struct dsec *d)
 	return 0;
 }
 
+static int run(struct bystander *by)
+{
+	static const char *const argv[] = { "/bin/payload", "exit", NULL };
+	struct dsec_event *event = NULL;
+	const struct dsec_result *result;
+	int r = dsec_run(by->d, by->sandbox, argv, ANSWER_MS, &event);
+
+	if (r < 0)
+		return r;
+	result = event->body;
+	r = result && result->reason == DSEC_EXIT && result->exit_code == 0 ? 0 : -EIO;
+	dsec_event_free(event);
+	return r;
+}
+
+static void sample_add(uint32_t *samples_us, uint32_t *count, uint64_t began_us)
+{
+	if (*count < BYSTANDER_SAMPLES)
+		samples_us[(*count)++] = (uint32_t)(claim_now_us() - began_us);
+}
+
 static void *watch(void *argument)
 {
 	struct bystander *by = argument;
@@ -37,10 +58,17 @@ static void *watch(void *argument)
 	do {
 		uint64_t began_us = claim_now_us();
 
-		if (ask(by->d) < 0)
+		by->failed = ask(by->d) < 0;
+		if (by->failed)
 			break;
-		if (by->count < BYSTANDER_SAMPLES)
-			by->took_us[by->count++] = (uint32_t)(claim_now_us() - began_us);
+		sample_add(by->took_us, &by->count, began_us);
+		if (by->has_sandbox) {
+			began_us = claim_now_us();
+			by->failed = run(by) < 0;
+			if (by->failed)
+				break;
+			sample_add(by->exec_us, &by->exec_count, began_us);
+		}
 		claim_sleep_ms(PAUSE_MS);
 	} while (!atomic_load(&by->over));
 	return NULL;
@@ -53,37 +81,60 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void join(struct bystander *by)
+static struct bystander_share share(const uint32_t *sorted_us, uint32_t count)
+{
+	return (struct bystander_share){
+		.count = count,
+		.p50_us = count ? sorted_us[(uint64_t)count * 50 / 100] : 0,
+		.p99_us = count ? sorted_us[(uint64_t)count * 99 / 100] : 0,
+	};
+}
+
+struct bystander_share bystander_noops(const struct bystander *by)
+{
+	return share(by->took_us, by->count);
+}
+
+struct bystander_share bystander_execs(const struct bystander *by)
+{
+	return share(by->exec_us, by->exec_count);
+}
+
+void bystander_join(struct bystander *by)
 {
 	atomic_store(&by->over, true);
 	(void)pthread_join(by->thread, NULL);
 	qsort(by->took_us, by->count, sizeof *by->took_us, by_size);
-}
-
-static uint32_t share_us(const struct bystander *by, unsigned percent)
-{
-	return by->count ? by->took_us[(uint64_t)by->count * percent / 100] : 0;
+	qsort(by->exec_us, by->exec_count, sizeof *by->exec_us, by_size);
 }
 
 int bystander_start(struct bystander *by)
 {
 	by->count = 0;
+	by->exec_count = 0;
+	by->failed = false;
 	atomic_store(&by->over, false);
 	return -pthread_create(&by->thread, NULL, watch, by);
 }
 
 void bystander_stop(struct bystander *by)
 {
-	join(by);
+	struct bystander_share noops;
+
+	bystander_join(by);
+	noops = bystander_noops(by);
 	printf("  a bystander was answered %u times in %u us, p99 %u us; alone %u us and %u us\n",
-	       by->count, share_us(by, 50), share_us(by, 99), by->alone_p50_us, by->alone_p99_us);
+	       noops.count, noops.p50_us, noops.p99_us, by->alone_p50_us, by->alone_p99_us);
 }
 
 int bystander_open(struct bystander *by, const char *address)
 {
 	const struct dsec_open_opts opts = { .size = sizeof opts, .address = address };
-	int r = dsec_open(&opts, &by->d);
+	struct bystander_share noops;
+	int r;
 
+	by->has_sandbox = false;
+	r = dsec_open(&opts, &by->d);
 	if (r < 0)
 		return r;
 	r = bystander_start(by);
@@ -92,10 +143,19 @@ int bystander_open(struct bystander *by, const char *address)
 		return r;
 	}
 	claim_sleep_ms(ALONE_MS);
-	join(by);
-	by->alone_p50_us = share_us(by, 50);
-	by->alone_p99_us = share_us(by, 99);
+	bystander_join(by);
+	noops = bystander_noops(by);
+	by->alone_p50_us = noops.p50_us;
+	by->alone_p99_us = noops.p99_us;
 	return 0;
+}
+
+int bystander_settle_in(struct bystander *by)
+{
+	int r = dsec_sandbox(by->d, "tiny", &by->sandbox);
+
+	by->has_sandbox = r >= 0;
+	return r < 0 ? r : 0;
 }
 
 void bystander_close(struct bystander *by)

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "dsec/dsec.h"
@@ -19,12 +20,26 @@ struct bystander {
 	atomic_bool over;
 	uint32_t count, took_us[BYSTANDER_SAMPLES]; /* more than fit are not kept */
 	uint32_t alone_p50_us, alone_p99_us;
+	/* Where it has a sandbox: a short exec after each question. */
+	bool has_sandbox, failed;
+	struct dsec_id sandbox;
+	uint32_t exec_count, exec_us[BYSTANDER_SAMPLES];
+};
+
+struct bystander_share {
+	uint32_t count, p50_us, p99_us;
 };
 
 /* Connects, and sees how it is alone. 0 or -errno. */
 int bystander_open(struct bystander *by, const char *address);
 void bystander_close(struct bystander *by);
+/* A sandbox of the image "tiny" for it, which goes when it closes. 0 or -errno. */
+int bystander_settle_in(struct bystander *by);
 /* From here to bystander_stop() it asks. 0 or -errno. */
 int bystander_start(struct bystander *by);
-/* Prints how it fared. */
+/* Ends what bystander_start() began: then there are figures. */
+void bystander_join(struct bystander *by);
+struct bystander_share bystander_noops(const struct bystander *by);
+struct bystander_share bystander_execs(const struct bystander *by);
+/* Joins, and prints how it fared. */
 void bystander_stop(struct bystander *by);

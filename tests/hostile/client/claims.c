@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "engine/base/cleanup.h"
+#include "tests/hostile/client/figures.h"
 #include "tests/slowness.h"
 
 enum {
@@ -258,9 +259,15 @@ int claims_run(const struct claim *claims, uint32_t count, const struct engine_o
 {
 	struct scene scene;
 	struct dsec_open_opts opts = { .size = sizeof opts };
+	struct figures_options figures = { 0 };
 	uint32_t tested = 0, failed = 0;
 	int r;
 
+	if (*names && !strcmp(*names, "--figures")) {
+		if (figures_options_parse(&figures, names) < 0)
+			return 2;
+		names += 3;
+	}
 	engine_start(options, &scene.engine);
 	opts.address = scene.engine.socket;
 	r = dsec_open(&opts, &scene.neighbour);
@@ -273,11 +280,14 @@ int claims_run(const struct claim *claims, uint32_t count, const struct engine_o
 	}
 	/* The first use of everything: pools of the allocator, the image, launchers. */
 	failed += !neighbour_works(&scene);
+	if (figures.rounds)
+		failed += bystander_settle_in(&scene.bystander) < 0 || !scene_remember(&scene);
 	for (uint32_t i = 0; i < count; i++) {
 		if (!is_wanted(&claims[i], names))
 			continue;
 		tested++;
-		failed += !claim_holds(&claims[i], &scene);
+		failed += figures.rounds ? !figures_of_claim(&figures, &claims[i], &scene) :
+					   !claim_holds(&claims[i], &scene);
 		if (engine_pid(&scene.engine) != scene.engine.pid) {
 			printf("the engine is another one:\n");
 			engine_log_print(&scene.engine);

@@ -36,7 +36,10 @@ struct claim {
 		}                                                                                  \
 	} while (0)
 
-/* As main(): every claim, or those named in `names`. The exit status; says "Tested: N". */
+/*
+ * As main(): every claim, or those named in `names`; figures of them (figures.h). The exit status;
+ * says "Tested: N".
+ */
 int claims_run(const struct claim *claims, uint32_t count, const struct engine_options *options,
 	       char **names);
 
