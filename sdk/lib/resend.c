@@ -282,15 +282,17 @@ static bool asks_again(const struct ticket *ticket, const struct dsec_status *an
 bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *last)
 {
 	const struct dsec_status *status = answer_of(ticket, last);
-	int64_t now = dsec__clock_ns(), wait_ms = status->retry_after_ms;
-	int64_t retry_ns = retry_at(d, now, wait_ms);
-	bool again = !ticket->losses && asks_again(ticket, status, retry_ns);
+	int64_t now, retry_ns, wait_ms = status->retry_after_ms;
+	bool again;
 
-	if (!again && !ticket->losses)
-		return false;
 	if (ticket->abandoned || (last->seen.flags & DSEC_REPLAYED))
 		return false;
 	if (status->code != DSEC_REFUSED && (status->code != DSEC_CONFLICT || !wait_ms))
+		return false;
+	now = dsec__clock_ns();
+	retry_ns = retry_at(d, now, wait_ms);
+	again = !ticket->losses && asks_again(ticket, status, retry_ns);
+	if (!again && !ticket->losses)
 		return false;
 	if (!ticket->patience_ns)
 		ticket->patience_ns = ticket->deadline_ns != INT64_MAX ?
