@@ -80,6 +80,8 @@ struct backend_options {
 	void (*launcher_lost)(void *owner);
 	/* It does not answer any more: the owner kills the process; then it is lost. */
 	void (*launcher_stuck)(void *owner, int pid);
+	/* Nothing runs in a box's cgroup any more, and nobody else has it yet. May be NULL. */
+	void (*box_emptied)(void *owner, uint64_t cgroup_id);
 };
 
 /* What the backend holds, for `dsec check`. */
@@ -113,6 +115,7 @@ struct box {
 	bool reused; /* its root was proven untouched */
 	/* built(): bit per rule of its walls, from 0, whose path its image lacks. */
 	uint64_t rules_absent[BOX_RULES_MAX / 64];
+	uint64_t cgroup_id; /* in built(): what BPF programs know it by; 0: nothing */
 	void *owner;
 	/* error: -errno, and then nothing of it is left; box->failed_step says where */
 	void (*built)(struct box *box, int error);
@@ -150,6 +153,7 @@ struct run {
 	struct box *box;
 	void *owner;
 	int pid;
+	uint32_t leaf; /* in started(): N of its cgroup eN; UINT32_MAX: none yet */
 	/*
 	 * error 0: the program runs. Else -errno, failed_step names what failed and `not_found`
 	 * that it was the program itself or what it needs; nothing runs.

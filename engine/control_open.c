@@ -166,6 +166,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 	if (r < 0)
 		return r;
 	backend_node_guard(node->backend_node, control->guard);
+	node->guard = control->guard;
 	node->features = DSEC_FEATURE_RING | DSEC_FEATURE_STREAM | DSEC_FEATURE_CONTAINER |
 			 DSEC_FEATURE_NETWORK_PRIVATE;
 	if (guard_capabilities(control->guard) & GUARD_EXIT_EVENTS)

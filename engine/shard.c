@@ -43,6 +43,11 @@ static void launcher_stuck(void *owner, int pid)
 	control_launcher_stuck(shard->node->control, shard, pid);
 }
 
+static void box_emptied(void *owner, uint64_t cgroup_id)
+{
+	integrity_emptied(owner, cgroup_id);
+}
+
 /* Of a limit of the node: the shares' sum is the limit. */
 static uint32_t share_of(const struct shard *shard, uint32_t limit)
 {
@@ -122,6 +127,7 @@ static int shard_open(struct shard *shard)
 		.owner = shard,
 		.launcher_lost = launcher_lost,
 		.launcher_stuck = launcher_stuck,
+		.box_emptied = box_emptied,
 	};
 	int r;
 
@@ -140,7 +146,8 @@ static int shard_open(struct shard *shard)
 		.fault = config->fault,
 		.stats = shard->flow_stats,
 	};
-	return container_open(&options, &shard->backend);
+	r = integrity_open(shard, node->guard);
+	return r < 0 ? r : container_open(&options, &shard->backend);
 }
 
 /* What needs the thread's own ring goes on it. */
@@ -152,6 +159,7 @@ static void shard_close(struct shard *shard)
 	if (shard->backend)
 		shard->backend->class->close(shard->backend);
 	io_close(shard->io);
+	integrity_close(shard);
 	free(shard->flow_stats);
 	tenancies_done(shard);
 	shares_done(&shard->shares);

@@ -18,6 +18,7 @@
 #include "engine/tenant/bucket.h"
 #include "engine/config.h"
 #include "engine/image/image.h"
+#include "engine/integrity/integrity.h"
 #include "engine/exec/sink.h"
 #include "engine/port/forward.h"
 #include "engine/function/function.h"
@@ -37,6 +38,7 @@ struct node {
 	const struct config *config;
 	struct control *control;
 	struct backend_node *backend_node;
+	struct guard *guard; /* NULL: none */
 	struct shard **shards;
 	uint32_t shard_count;
 	uint32_t sandboxes_per_shard, execs_per_shard, requests_per_shard;
@@ -74,6 +76,7 @@ struct shard {
 	struct sinks sinks;
 	struct forwards forwards; /* ways into sandboxes from this host */
 	struct functions functions;
+	struct integrity integrity;
 	uint32_t port_waits, imports;
 	struct shares shares;		     /* of execs, by client */
 	struct tenancy *tenancies;	     /* one per tenant, and everyone's */

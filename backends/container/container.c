@@ -96,6 +96,8 @@ static int give_slot(struct flow *f)
 
 	if (!box->slot)
 		return FLOW_NEXT;
+	if (c->options.box_emptied && box->slot->cgroup_id)
+		c->options.box_emptied(c->options.owner, box->slot->cgroup_id);
 	if (box->slot->unswept)
 		quarantine_slot(c, box->slot);
 	else if (!slot_give(&c->slots, box->slot))
@@ -146,6 +148,7 @@ static int set_guard(struct flow *f)
 	struct slot *slot = box->slot;
 	int r;
 
+	box->box.cgroup_id = slot->cgroup_id;
 	if (!c->guard || slot->is_private == box->box.spec.is_private || !slot->cgroup_id)
 		return FLOW_NEXT;
 	r = guard_network_set(c->guard, slot->cgroup_id, box->box.spec.is_private);

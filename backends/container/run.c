@@ -29,6 +29,7 @@ struct run *container_run_new(struct box *box)
 	if (!run)
 		return NULL;
 	run->run.box = box;
+	run->run.leaf = UINT32_MAX;
 	return &run->run;
 }
 
@@ -218,6 +219,7 @@ static void start_failed(struct container_run *run, int error)
 	struct container *box = container_of_box(run->run.box);
 
 	leaf_put(run);
+	run->run.leaf = run->leaf;
 	run->run.started(&run->run, error);
 	child_release(&box->init);
 }
@@ -286,6 +288,7 @@ static void start_replied(struct launch_call *call, const struct launch_reply *r
 	run->run.tty_fd = take_fd(&call->reply_fd);
 	run->main.died = main_died;
 	run->main.ended = main_ended;
+	run->run.leaf = run->leaf;
 	run->run.started(&run->run, 0);
 	(void)child_watch(&c->children, &run->main, reply->pid, call->sequence); /* or it ended */
 	child_release(&box->init);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/policy.h"
 #include "engine/base/cleanup.h"
 #include "engine/exec/exec_state.h"
 #include "engine/sandbox/sandbox.h"
@@ -34,15 +35,36 @@ void news_done(struct news *news)
 
 /* ---- collecting ---- */
 
-/* The state, then the image's name and the labels that it points to; all of them aligned. */
-static void news_add(struct news *news, struct dsec_wire_state *state, const char *image,
-		     const struct packed *labels)
+/* Whatever an event has behind its labels. */
+struct news_more {
+	struct dsec_wire_violation head;
+	char texts[POLICY_COMM_BYTES + POLICY_TEXT_BYTES];
+};
+
+struct news_parts {
+	const char *image;
+	const struct packed *labels;
+	struct news_more *more; /* may be NULL */
+};
+
+static uint32_t part_add(char *record, uint32_t at, const void *bytes, uint32_t count)
 {
-	uint32_t image_bytes = image ? (uint32_t)strlen(image) : 0;
-	uint32_t bytes = (uint32_t)sizeof *state + image_bytes + labels->byte_count;
-	uint32_t room = (bytes + 7) & ~7u;
+	if (count)
+		memcpy(record + at, bytes, count);
+	return at + count;
+}
+
+/* The state, then what it points to. */
+static void news_add(struct news *news, struct dsec_wire_state *state,
+		     const struct news_parts *parts)
+{
+	const struct packed *labels = parts->labels;
+	uint32_t image_bytes = parts->image ? (uint32_t)strlen(parts->image) : 0;
+	uint32_t more_bytes = parts->more ? parts->more->head.size : 0;
+	uint32_t bytes = (uint32_t)sizeof *state + image_bytes + labels->byte_count + more_bytes;
+	uint32_t room = (bytes + 7) & ~7u, at = sizeof *state;
 	struct news_batch *batch = &news->filling;
-	char *at = batch->bytes + batch->used;
+	char *record = batch->bytes + batch->used + 2 * sizeof bytes;
 
 	/* What comes after a loss is lost too, or it would be numbered before it. */
 	if (batch->lost || news->batch_bytes - batch->used < room + sizeof bytes * 2) {
@@ -50,16 +72,19 @@ static void news_add(struct news *news, struct dsec_wire_state *state, const cha
 		return;
 	}
 	state->size = sizeof *state;
-	state->image = (struct dsec_wire_ref){ sizeof *state, image_bytes };
-	state->labels = (struct dsec_wire_items){ (uint32_t)sizeof *state + image_bytes,
-						  labels->byte_count, labels->count, 0 };
-	memcpy(at, &bytes, sizeof bytes);
-	at += 2 * sizeof bytes;
-	memcpy(at, state, sizeof *state);
-	if (image_bytes)
-		memcpy(at + state->image.at, image, image_bytes);
-	if (labels->byte_count)
-		memcpy(at + state->labels.at, labels->bytes, labels->byte_count);
+	state->image = (struct dsec_wire_ref){ at, image_bytes };
+	at = part_add(record, at, parts->image, image_bytes);
+	state->labels = (struct dsec_wire_items){ at, labels->byte_count, labels->count, 0 };
+	at = part_add(record, at, labels->bytes, labels->byte_count);
+	if (parts->more) {
+		state->violation = (struct dsec_wire_ref){ at, more_bytes };
+		parts->more->head.process.at += at;
+		parts->more->head.text.at += at;
+		parts->more->head.size = sizeof parts->more->head;
+		(void)part_add(record, at, parts->more, more_bytes);
+	}
+	memcpy(batch->bytes + batch->used, &bytes, sizeof bytes);
+	memcpy(record, state, sizeof *state);
 	batch->used += 2 * (uint32_t)sizeof bytes + room;
 }
 
@@ -84,8 +109,9 @@ void news_of_sandbox(const struct sandbox *sandbox, uint32_t topic)
 
 	if (topic == DSEC_TOPIC_ENDED && !state.cause)
 		state.cause = DSEC_CAUSE_FAILED;
-	news_add(&sandbox->tenancy->news, &state, begins ? sandbox->image->name : NULL,
-		 &sandbox->labels);
+	news_add(&sandbox->tenancy->news, &state,
+		 &(struct news_parts){ .image = begins ? sandbox->image->name : NULL,
+				       .labels = &sandbox->labels });
 }
 
 void news_of_exec(const struct exec *exec, uint32_t topic)
@@ -101,7 +127,77 @@ void news_of_exec(const struct exec *exec, uint32_t topic)
 		state.signal = result->signal;
 		state.wall_us = result->wall_us;
 	}
-	news_add(&exec->sandbox->tenancy->news, &state, NULL, &exec->sandbox->labels);
+	news_add(&exec->sandbox->tenancy->news, &state,
+		 &(struct news_parts){ .labels = &exec->sandbox->labels });
+}
+
+/* A path as people write it, of names from the last to the first; a name as it is. */
+static uint32_t text_write(const struct policy_violation *v, char ret[static POLICY_TEXT_BYTES])
+{
+	uint32_t bytes = v->text_bytes, used = 0;
+
+	if (bytes > POLICY_TEXT_BYTES)
+		bytes = POLICY_TEXT_BYTES;
+	if (v->text_kind == POLICY_TEXT_NAME)
+		memcpy(ret, v->text, bytes);
+	if (v->text_kind != POLICY_TEXT_PATH)
+		return v->text_kind == POLICY_TEXT_NAME ? bytes : 0;
+	for (uint32_t end = bytes; end > 0;) {
+		uint32_t at = end - 1, length;
+
+		while (at > 0 && v->text[at - 1])
+			at--;
+		length = (uint32_t)strnlen(v->text + at, end - at);
+		if (length && used + 1 + length <= POLICY_TEXT_BYTES) {
+			ret[used] = '/';
+			memcpy(ret + used + 1, v->text + at, length);
+			used += 1 + length;
+		}
+		end = at;
+	}
+	return used;
+}
+
+static void integrity_news(const struct sandbox *sandbox, const struct policy_violation *v,
+			   struct dsec_wire_state *state, uint32_t anomaly)
+{
+	struct news_more more = { .head = { .rule = v->rule,
+					    .hook = v->hook,
+					    .anomaly = anomaly,
+					    .count = v->count,
+					    .argument = v->argument,
+					    .verdict = v->verdict,
+					    .policy = v->policy,
+					    .error = v->error,
+					    .pid = v->pid } };
+	const uint32_t comm = (uint32_t)strnlen(v->comm, sizeof v->comm);
+
+	state->cause = 0;
+	memcpy(more.texts, v->comm, comm);
+	more.head.process = (struct dsec_wire_ref){ sizeof more.head, comm };
+	more.head.text =
+		(struct dsec_wire_ref){ sizeof more.head + comm, text_write(v, more.texts + comm) };
+	more.head.size = (uint32_t)sizeof more.head + comm + more.head.text.bytes;
+	news_add(&sandbox->tenancy->news, state,
+		 &(struct news_parts){ .labels = &sandbox->labels, .more = &more });
+}
+
+void news_of_violation(const struct sandbox *sandbox, const struct policy_violation *v,
+		       uint64_t exec)
+{
+	struct dsec_wire_state state = state_of(sandbox, DSEC_TOPIC_VIOLATION);
+
+	state.exec = exec;
+	integrity_news(sandbox, v, &state, 0);
+}
+
+void news_of_anomaly(const struct sandbox *sandbox, const struct policy_violation *v, uint64_t exec,
+		     uint32_t anomaly)
+{
+	struct dsec_wire_state state = state_of(sandbox, DSEC_TOPIC_ANOMALY);
+
+	state.exec = exec;
+	integrity_news(sandbox, v, &state, anomaly);
 }
 
 /* ---- sending ---- */

@@ -11,6 +11,7 @@
 #include "engine/base/io.h"
 
 struct exec;
+struct policy_violation;
 struct sandbox;
 struct shard;
 
@@ -38,6 +39,11 @@ void news_done(struct news *news);
 /* topic: enum dsec_topic. In the order in which they happen. */
 void news_of_sandbox(const struct sandbox *sandbox, uint32_t topic);
 void news_of_exec(const struct exec *exec, uint32_t topic);
+/* exec: the number of the one that did it; 0: unknown. anomaly: enum dsec_anomaly. */
+void news_of_violation(const struct sandbox *sandbox, const struct policy_violation *v,
+		       uint64_t exec);
+void news_of_anomaly(const struct sandbox *sandbox, const struct policy_violation *v, uint64_t exec,
+		     uint32_t anomaly);
 /* Nothing of this is on its way to the journal. */
 bool news_is_told(const struct news *news);
 /* Once a turn: what happened goes to the journal. */

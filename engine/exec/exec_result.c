@@ -11,6 +11,7 @@
 
 #include "engine/base/log.h"
 #include "engine/events/news.h"
+#include "engine/integrity/integrity.h"
 #include "engine/request/records.h"
 #include "engine/request/request.h"
 #include "engine/shard.h"
@@ -184,6 +185,7 @@ void exec_conclude(struct exec *exec, int error)
 {
 	struct dsec_wire_result *result = &exec->result, recorded;
 
+	integrity_settle(exec->sandbox);
 	*result = (struct dsec_wire_result){
 		.size = sizeof *result,
 		.exec = exec->number,
@@ -191,6 +193,7 @@ void exec_conclude(struct exec *exec, int error)
 		.memory_peak_bytes = exec->run_over ? exec->run->peak_bytes : UINT64_MAX,
 		.wall_us = exec->ended_ns ? (exec->ended_ns - exec->begun_ns) / 1000 : 0,
 		.flags = sandbox_event_flags(exec->sandbox) ? DSEC_RESULT_UNPOLICED : 0,
+		.tainted = integrity_taint(exec->sandbox),
 	};
 	for (int i = 0; i < EXEC_STREAMS; i++)
 		result->outputs[i] =

@@ -9,6 +9,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/exec/exec_list.h"
 #include "engine/request/request.h"
+#include "engine/integrity/integrity.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/request/selection.h"
 #include "engine/shard.h"
@@ -98,6 +99,7 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 	uint32_t image_bytes = (uint32_t)strlen(sandbox->image->name);
 	uint32_t tenant_bytes = (uint32_t)strlen(tenant);
 	struct dsec_wire_row row = {
+		.tainted = integrity_taint(sandbox),
 		.size = sizeof row,
 		.state = sandbox->state,
 		.id = sandbox->id,

@@ -12,8 +12,8 @@ enum { ENDED_MAX = 4096 };
 struct ended {
 	struct dsec_wire_id id; /* zero: none */
 	uint64_t at_ns;
-	uint32_t cause; /* enum dsec_cause */
-	uint32_t reserved;
+	uint32_t cause;	  /* enum dsec_cause */
+	uint32_t tainted; /* bits 1 << enum dsec_anomaly */
 };
 
 struct ended_list {

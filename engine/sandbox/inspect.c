@@ -7,6 +7,7 @@
 
 #include "engine/sandbox/ended.h"
 #include "engine/image/image.h"
+#include "engine/integrity/integrity.h"
 #include "engine/policy/policies.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/sandbox.h"
@@ -47,6 +48,7 @@ static void answer_describe(struct answer *answer, const struct sandbox *sandbox
 		.execs_running = sandbox->exec_count,
 		.execs_total = sandbox->exec_next - 1,
 		.settings = sandbox_settings(sandbox),
+		.tainted = integrity_taint(sandbox),
 	};
 	answer->bytes = sizeof answer->body;
 	if (sandbox->image)
@@ -88,6 +90,7 @@ static void inspect_read(struct part *part, struct sandbox *sandbox, const struc
 {
 	struct answer answer;
 
+	integrity_settle(sandbox);
 	if (error)
 		usage = &nothing_known;
 	answer_describe(&answer, sandbox);
@@ -107,7 +110,8 @@ static void inspect_ended(struct part *part, const struct ended *ended)
 					   .state = DSEC_STATE_ENDED,
 					   .id = ended->id,
 					   .cause = ended->cause,
-					   .ttl_ms = UINT64_MAX },
+					   .ttl_ms = UINT64_MAX,
+					   .tainted = ended->tainted },
 				 .bytes = sizeof answer.body };
 
 	answer.body.ended_ms = (io_now_ns(part->shard->io) - ended->at_ns) / 1000000;

@@ -15,6 +15,7 @@
 #include "engine/exec/exec.h"
 #include "engine/sandbox/limits.h"
 #include "engine/file/file.h"
+#include "engine/integrity/integrity.h"
 #include "engine/policy/policies.h"
 #include "engine/request/selection.h"
 #include "engine/events/news.h"
@@ -305,6 +306,7 @@ void sandbox_built(struct sandbox *sandbox)
 	sandbox->box->gone = sandbox_gone;
 	sandbox->tenancy->stats.created++;
 	news_of_sandbox(sandbox, DSEC_TOPIC_RUNNING);
+	integrity_watch(sandbox);
 	sandbox_touch(sandbox);
 	if (sandbox->wanted_gone)
 		sandbox_destroy(sandbox, sandbox->cause, NULL);
@@ -330,7 +332,8 @@ static void sandbox_remember(const struct sandbox *sandbox)
 {
 	const struct ended ended = { .id = sandbox->id,
 				     .at_ns = io_now_ns(sandbox->shard->io),
-				     .cause = sandbox->cause };
+				     .cause = sandbox->cause,
+				     .tainted = integrity_taint(sandbox) };
 
 	ended_add(sandbox->tenancy->gone, &ended);
 	news_of_sandbox(sandbox, DSEC_TOPIC_ENDED);

@@ -19,6 +19,7 @@
 #include "engine/sandbox/lifetime.h"
 #include "engine/request/request.h"
 
+struct account;
 struct exec;
 struct file;
 struct image;
@@ -75,9 +76,13 @@ struct sandbox {
 	struct box_usage usage;
 	struct usage_reader *usage_readers; /* while it is being read, see usage.h */
 	uint32_t network;		    /* enum dsec_network */
-	bool wanted_gone;		    /* destroy as soon as it is built */
-	struct image *image;		    /* used until it is freed; NULL: not described yet */
-	struct policy *policy;		    /* its version, likewise */
+	uint64_t cgroup_id;		    /* while it is watched, see engine/integrity */
+	struct sandbox *next_watched;
+	struct account *account; /* NULL: it broke no rule */
+	uint32_t taint;		 /* bits 1 << enum dsec_anomaly; it stays */
+	bool wanted_gone;	 /* destroy as soon as it is built */
+	struct image *image;	 /* used until it is freed; NULL: not described yet */
+	struct policy *policy;	 /* its version, likewise */
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
 	struct packed labels;	   /* key, value, key, … */

@@ -26,7 +26,8 @@ static const struct {
 	{ DSEC_TOPIC_CREATING, "creating" },	 { DSEC_TOPIC_RUNNING, "running" },
 	{ DSEC_TOPIC_DESTROYING, "destroying" }, { DSEC_TOPIC_QUARANTINED, "quarantined" },
 	{ DSEC_TOPIC_ENDED, "ended" },		 { DSEC_TOPIC_EXEC_STARTED, "exec-started" },
-	{ DSEC_TOPIC_EXEC_ENDED, "exec-ended" },
+	{ DSEC_TOPIC_EXEC_ENDED, "exec-ended" }, { DSEC_TOPIC_VIOLATION, "violation" },
+	{ DSEC_TOPIC_ANOMALY, "anomaly" },
 };
 
 enum { TOPICS = sizeof(topics) / sizeof(topics[0]) };
@@ -44,10 +45,12 @@ uint64_t topics_parse(const char *text)
 	uint64_t found = 0;
 
 	for (size_t at = 0; at < TOPICS; at++) {
-		bool is_exec = topics[at].topic >= DSEC_TOPIC_EXEC_STARTED;
+		bool is_integrity = topics[at].topic >= DSEC_TOPIC_VIOLATION;
+		bool is_exec = topics[at].topic >= DSEC_TOPIC_EXEC_STARTED && !is_integrity;
 
 		if (!strcmp(text, topics[at].name) || (is_exec && !strcmp(text, "exec")) ||
-		    (!is_exec && !strcmp(text, "sandbox")))
+		    (is_integrity && !strcmp(text, "integrity")) ||
+		    (!is_exec && !is_integrity && !strcmp(text, "sandbox")))
 			found |= 1ull << topics[at].topic;
 	}
 	return found;
@@ -121,11 +124,28 @@ static bool has_code(const struct dsec_news *news)
 	return news->reason == DSEC_EXIT || news->reason == DSEC_NOT_STARTED;
 }
 
+static void violation_show(const struct dsec_news *news)
+{
+	if (news->topic == DSEC_TOPIC_ANOMALY)
+		(void)printf(" %s:", anomaly_name(news->anomaly));
+	(void)printf(" %s %" PRIu64 " times", hook_name(news->hook), news->count);
+	if (news->text.bytes) {
+		(void)fputc(' ', stdout);
+		value_write(stdout, news->text);
+	}
+	if (news->process.bytes) {
+		(void)printf(" by %d ", news->pid);
+		value_write(stdout, news->process);
+	}
+}
+
 /* What an event says beside its name. */
 static void detail_show(const struct dsec_news *news)
 {
 	if (news->exec)
 		(void)printf("exec %" PRIu64, news->exec);
+	if (news->topic >= DSEC_TOPIC_VIOLATION)
+		violation_show(news);
 	if (news->topic == DSEC_TOPIC_CREATING)
 		value_write(stdout, news->image);
 	else if (news->cause)
@@ -161,6 +181,24 @@ static void news_show(const struct dsec_news *news)
 	table_end();
 }
 
+static void violation_add(json_t *object, const struct dsec_news *news)
+{
+	if (news->topic == DSEC_TOPIC_ANOMALY)
+		(void)json_object_set_new(object, "anomaly",
+					  json_string(anomaly_name(news->anomaly)));
+	(void)json_object_set_new(object, "rule", json_integer(news->rule));
+	(void)json_object_set_new(object, "hook", json_string(hook_name(news->hook)));
+	(void)json_object_set_new(object, "count", json_amount(news->count));
+	(void)json_object_set_new(object, "argument", json_amount(news->argument));
+	(void)json_object_set_new(object, "refused", json_boolean(news->verdict == 1));
+	(void)json_object_set_new(object, "errno", json_integer(news->error));
+	(void)json_object_set_new(object, "pid", json_integer(news->pid));
+	if (news->process.bytes)
+		(void)json_add_bytes(object, "process", news->process);
+	if (news->text.bytes)
+		(void)json_add_bytes(object, "text", news->text);
+}
+
 static void news_json(const struct dsec_news *news)
 {
 	auto_json json_t *object = json_object();
@@ -188,6 +226,8 @@ static void news_json(const struct dsec_news *news)
 		(void)json_object_set_new(object, "wall_ms",
 					  json_real((double)news->wall_us / 1000));
 	}
+	if (news->topic >= DSEC_TOPIC_VIOLATION)
+		violation_add(object, news);
 	if (news->flags & DSEC_UNPOLICED)
 		(void)json_object_set_new(object, "unpoliced", json_true());
 	labels_add(object, news->labels, news->label_count);

@@ -18,6 +18,7 @@ static json_t *inspected_json(const struct dsec_inspected *seen)
 	(void)json_object_set_new(object, "id", json_id(seen->id));
 	(void)json_object_set_new(object, "state", json_string(state_name(seen->state)));
 	(void)json_object_set_new(object, "cause", json_string(cause_name(seen->cause)));
+	integrity_add(object, seen->tainted);
 	if (seen->state == DSEC_STATE_ENDED) {
 		(void)json_object_set_new(object, "ended_ms", json_amount(seen->ended_ms));
 		return object;
@@ -105,6 +106,7 @@ static void limits_show(const struct dsec_created *s)
 
 static void inspected_show(const struct dsec_inspected *seen)
 {
+	char integrity[INTEGRITY_TEXT_BYTES];
 	char text[2 * VALUE_TEXT_BYTES];
 
 	dsec_id_print(seen->id, text);
@@ -112,6 +114,8 @@ static void inspected_show(const struct dsec_inspected *seen)
 	line_show("state", state_name(seen->state));
 	if (seen->cause)
 		line_show("cause", cause_name(seen->cause));
+	integrity_text(seen->tainted, integrity);
+	line_show("integrity", integrity);
 	if (seen->state == DSEC_STATE_ENDED) {
 		time_show("ended ago", seen->ended_ms);
 		return;

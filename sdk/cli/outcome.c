@@ -14,6 +14,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/live.h"
+#include "sdk/cli/settings.h"
 #include "sdk/cli/terminal.h"
 #include "sdk/cli/ulimit.h"
 #include "sdk/cli/values.h"
@@ -215,6 +216,7 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 				  result->cpu_us > INT64_MAX ?
 					  json_null() :
 					  json_real((double)result->cpu_us / 1000));
+	integrity_add(object, result->tainted);
 	if (result->flags & DSEC_RESULT_UNPOLICED)
 		(void)json_object_set_new(object, "network", json_string("egress-unpoliced"));
 	(void)json_object_set_new(object, "memory_peak_bytes",

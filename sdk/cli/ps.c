@@ -41,6 +41,7 @@ static void row_json(const void *state)
 	(void)json_object_set_new(object, "ttl_ms", json_amount(row->ttl_ms));
 	if (row->tenant.bytes)
 		(void)json_add_bytes(object, "tenant", row->tenant);
+	integrity_add(object, row->tainted);
 	labels_add(object, row->labels, row->label_count);
 	(void)json_line(stdout, object); /* told at the end, by main() */
 }

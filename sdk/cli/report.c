@@ -151,3 +151,43 @@ const char *reason_name(uint32_t reason)
 
 	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
 }
+
+const char *anomaly_name(uint32_t anomaly)
+{
+	static const char *const names[DSEC_ANOMALIES] = {
+		"protected-write", "dangerous-ioctl", "port-scan",	"hunting",
+		"outside-ptrace",  "outside-signal",  "socket-probing", "offline-sockets",
+	};
+
+	return anomaly < DSEC_ANOMALIES ? names[anomaly] : "other";
+}
+
+const char *hook_name(uint32_t hook)
+{
+	static const char *const names[] = {
+		"other",      "socket",	     "unix-connect", "unix-send", "open",     "create",
+		"remove",     "rename",	     "link",	     "truncate",  "metadata", "stat",
+		"execute",    "mount",	     "ioctl",	     "ptrace",	  "signal",   "bpf",
+		"perf",	      "userfaultfd", "keyctl",	     "userns",	  "io-uring", "scheduler",
+		"core-sched", "connect",     "bind",	     "send",	  "dns",      "tls",
+	};
+
+	return hook < sizeof(names) / sizeof(names[0]) ? names[hook] : "other";
+}
+
+void integrity_text(uint32_t tainted, char ret_text[INTEGRITY_TEXT_BYTES])
+{
+	const char *between = "tainted[";
+	size_t used = 0;
+
+	(void)snprintf(ret_text, INTEGRITY_TEXT_BYTES, "clean"); /* fits */
+	for (uint32_t i = 0; i < 32 && used < INTEGRITY_TEXT_BYTES; i++) {
+		if (!(tainted & 1u << i))
+			continue;
+		used += (size_t)snprintf(ret_text + used, INTEGRITY_TEXT_BYTES - used, "%s%s",
+					 between, anomaly_name(i));
+		between = ", ";
+	}
+	if (tainted && used < INTEGRITY_TEXT_BYTES)
+		(void)snprintf(ret_text + used, INTEGRITY_TEXT_BYTES - used, "]");
+}

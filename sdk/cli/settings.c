@@ -96,3 +96,11 @@ void labels_add(json_t *object, const struct dsec_label *all, uint32_t count)
 		(void)json_object_set(object, "labels_base64", others);
 	json_decref(others);
 }
+
+void integrity_add(json_t *object, uint32_t tainted)
+{
+	char text[INTEGRITY_TEXT_BYTES];
+
+	integrity_text(tainted, text);
+	(void)json_object_set_new(object, "integrity", json_string(text)); /* as all of them */
+}

@@ -98,6 +98,7 @@ static int row_take(struct event *event, struct payload payload)
 		.execs_running = wire.execs_running,
 		.network = wire.network,
 		.execs_total = wire.execs_total,
+		.tainted = wire.tainted,
 	};
 	r = ref_take(payload, wire.image, &row->image);
 	if (r >= 0)
@@ -132,6 +133,7 @@ static int inspected_take(struct event *event, struct payload payload)
 	if (r >= 0)
 		r = labels_take(event, payload, &wire.labels, &seen->label_count);
 	seen->labels = event->labels;
+	seen->tainted = wire.tainted;
 	return r;
 }
 
@@ -303,6 +305,7 @@ static int result_take(struct event *event, struct payload payload)
 		.output_count = 2,
 		.memory_limit_bytes = wire.memory_limit_bytes,
 		.flags = wire.flags,
+		.tainted = wire.tainted,
 	};
 	return 0;
 }
@@ -426,6 +429,29 @@ static int function_row_take(struct event *event, struct payload payload)
 	return r < 0 ? r : items_take(payload, &wire.argv, event->items);
 }
 
+/* What it points to is within the whole record. */
+static int violation_take(struct dsec_news *news, struct payload payload, struct dsec_wire_ref ref)
+{
+	struct dsec_wire_violation wire;
+	struct dsec_bytes own;
+	int r = ref_take(payload, ref, &own);
+
+	if (r >= 0)
+		r = body_take(&wire, sizeof(wire), (struct payload){ own.data, own.bytes });
+	if (r < 0)
+		return r;
+	news->rule = wire.rule;
+	news->hook = wire.hook;
+	news->anomaly = wire.anomaly;
+	news->count = wire.count;
+	news->argument = wire.argument;
+	news->verdict = wire.verdict;
+	news->error = wire.error;
+	news->pid = wire.pid;
+	r = ref_take(payload, wire.process, &news->process);
+	return r < 0 ? r : ref_take(payload, wire.text, &news->text);
+}
+
 static int news_take(struct event *event, struct payload payload, const struct ticket *ticket)
 {
 	struct dsec_news *news = &event->body.news;
@@ -454,6 +480,8 @@ static int news_take(struct event *event, struct payload payload, const struct t
 	if (r >= 0)
 		r = labels_take(event, payload, &wire.labels, &news->label_count);
 	news->labels = event->labels;
+	if (r >= 0 && wire.violation.bytes)
+		r = violation_take(news, payload, wire.violation);
 	return r;
 }
 

@@ -446,8 +446,8 @@ struct dsec_row {
 	uint64_t execs_total;
 	struct dsec_bytes image;
 	const struct dsec_label *labels;
-	uint32_t label_count, reserved;
-	struct dsec_bytes tenant; /* whose it is, where several are seen */
+	uint32_t label_count, tainted; /* tainted: as in dsec_result */
+	struct dsec_bytes tenant;      /* whose it is, where several are seen */
 };
 
 /*
@@ -500,8 +500,8 @@ struct dsec_inspected {
 	struct dsec_created settings;
 	struct dsec_bytes image, hostname, user;
 	const struct dsec_label *labels;
-	uint32_t label_count, reserved;
-	struct dsec_bytes policy; /* its name */
+	uint32_t label_count, tainted; /* tainted: as in dsec_result */
+	struct dsec_bytes policy;      /* its name */
 };
 
 /*

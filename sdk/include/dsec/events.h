@@ -37,6 +37,14 @@ struct dsec_news {
 	uint64_t wall_us;
 	struct dsec_bytes image; /* DSEC_TOPIC_CREATING */
 	const struct dsec_label *labels;
+	/* DSEC_TOPIC_VIOLATION, DSEC_TOPIC_ANOMALY; else 0. See docs/anomalies.md */
+	uint32_t rule, hook; /* rule: its number in its policy, or from 0x8000 one of all */
+	uint64_t count;	     /* how often so far, this one included */
+	uint64_t argument;   /* by hook */
+	uint32_t verdict;    /* 1: refused, 2: only told */
+	uint32_t anomaly;    /* enum dsec_anomaly */
+	int32_t error, pid;  /* pid: on the engine's host; 0: unknown */
+	struct dsec_bytes process, text; /* its name; a path, the name of a socket */
 };
 
 /* Body of a subscription's DSEC_EV_GAP: events that it does not get. */

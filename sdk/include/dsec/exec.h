@@ -61,7 +61,8 @@ struct dsec_result {
 	int32_t exit_code, signal;			   /* by reason */
 	uint64_t exec, cpu_us, wall_us, memory_peak_bytes; /* UINT64_MAX: not measured here */
 	const struct dsec_output *outputs;
-	uint32_t output_count, reserved;
+	uint32_t output_count;
+	uint32_t tainted; /* bits 1 << enum dsec_anomaly: what taints its sandbox; 0: clean */
 	/* DSEC_OOM: the sandbox's limit, and memory_peak_bytes is the sandbox's peak. Else 0. */
 	uint64_t memory_limit_bytes;
 	uint64_t flags; /* bits of enum dsec_result_flag */

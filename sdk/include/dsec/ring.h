@@ -370,7 +370,8 @@ struct dsec_wire_result {
 	struct dsec_wire_output outputs[2];
 	uint64_t memory_limit_bytes; /* DSEC_OOM: the sandbox's; its peak is memory_peak_bytes */
 	uint64_t flags;		     /* bits of enum dsec_result_flag */
-	uint64_t reserved[2];
+	uint32_t tainted, reserved0; /* bits 1 << enum dsec_anomaly: its sandbox's; 0: clean */
+	uint64_t reserved[1];
 };
 
 struct dsec_wire_file {
@@ -472,7 +473,8 @@ struct dsec_wire_row {
 	struct dsec_wire_ref image;
 	struct dsec_wire_items labels;
 	struct dsec_wire_ref tenant; /* for who sees all: whose it is */
-	uint64_t reserved[3];
+	uint32_t tainted, reserved0; /* as in dsec_wire_result */
+	uint64_t reserved[2];
 };
 
 /* Body of a ROW of execs. */
@@ -516,7 +518,8 @@ struct dsec_wire_inspect {
 	struct dsec_wire_ref image, hostname, user;
 	struct dsec_wire_items labels;
 	struct dsec_wire_ref policy; /* its name */
-	uint64_t reserved[3];
+	uint32_t tainted, reserved0; /* as in dsec_wire_result */
+	uint64_t reserved[2];
 };
 
 /* Body of CAPABILITIES' DONE. */

@@ -43,7 +43,18 @@ struct dsec_wire_state {
 	uint64_t wall_us;
 	struct dsec_wire_ref image;    /* CREATING */
 	struct dsec_wire_items labels; /* of the sandbox */
-	uint64_t reserved[4];
+	/* VIOLATION, ANOMALY: a dsec_wire_violation, and what it points to */
+	struct dsec_wire_ref violation;
+	uint64_t reserved[3];
+};
+
+struct dsec_wire_violation {
+	uint32_t size, rule; /* rule: its number in the policy, or from 0x8000 one of all */
+	uint32_t hook, anomaly;
+	uint64_t count, argument;
+	uint32_t verdict, policy;
+	int32_t error, pid;
+	struct dsec_wire_ref process, text; /* within the record */
 };
 
 /* Body of a subscription's GAP. */

@@ -86,7 +86,7 @@ enum dsec_cause {
 
 /*
  * What happened, in a DSEC_EV_STATE; subscriptions choose by bits 1 << topic. Those of a sandbox
- * itself have the number of its new state. From 32 on: anomalies, as DSEC_EV_ANOMALY; none yet.
+ * itself have the number of its new state. From 32 on: integrity.
  */
 enum dsec_topic {
 	DSEC_TOPIC_CREATING = 1,
@@ -96,6 +96,21 @@ enum dsec_topic {
 	DSEC_TOPIC_ENDED = 5,
 	DSEC_TOPIC_EXEC_STARTED = 8,
 	DSEC_TOPIC_EXEC_ENDED = 9, /* also of one that could not start */
+	DSEC_TOPIC_VIOLATION = 32, /* a rule was broken, or tried to be */
+	DSEC_TOPIC_ANOMALY = 33,   /* what an anomaly rule makes of violations */
+};
+
+/* What violations come to, by name; see docs/anomalies.md. Masks have bits 1 << these. */
+enum dsec_anomaly {
+	DSEC_ANOMALY_PROTECTED_WRITE = 0,
+	DSEC_ANOMALY_DANGEROUS_IOCTL = 1,
+	DSEC_ANOMALY_PORT_SCAN = 2,
+	DSEC_ANOMALY_HUNTING = 3,
+	DSEC_ANOMALY_OUTSIDE_PTRACE = 4,
+	DSEC_ANOMALY_OUTSIDE_SIGNAL = 5,
+	DSEC_ANOMALY_SOCKET_PROBING = 6,
+	DSEC_ANOMALY_OFFLINE_SOCKETS = 7,
+	DSEC_ANOMALIES = 8,
 };
 
 enum dsec_subscribe_flag {

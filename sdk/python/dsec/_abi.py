@@ -213,6 +213,8 @@ DSEC_TOPIC_QUARANTINED = 4
 DSEC_TOPIC_ENDED = 5
 DSEC_TOPIC_EXEC_STARTED = 8
 DSEC_TOPIC_EXEC_ENDED = 9
+DSEC_TOPIC_VIOLATION = 32
+DSEC_TOPIC_ANOMALY = 33
 
 
 class Topic(enum.StrEnum):
@@ -223,6 +225,8 @@ class Topic(enum.StrEnum):
     ENDED = "ended"
     EXEC_STARTED = "exec-started"
     EXEC_ENDED = "exec-ended"
+    VIOLATION = "violation"
+    ANOMALY = "anomaly"
 
 
 TOPICS: dict[int, Topic] = {
@@ -233,7 +237,19 @@ TOPICS: dict[int, Topic] = {
     5: Topic.ENDED,
     8: Topic.EXEC_STARTED,
     9: Topic.EXEC_ENDED,
+    32: Topic.VIOLATION,
+    33: Topic.ANOMALY,
 }
+
+DSEC_ANOMALY_PROTECTED_WRITE = 0
+DSEC_ANOMALY_DANGEROUS_IOCTL = 1
+DSEC_ANOMALY_PORT_SCAN = 2
+DSEC_ANOMALY_HUNTING = 3
+DSEC_ANOMALY_OUTSIDE_PTRACE = 4
+DSEC_ANOMALY_OUTSIDE_SIGNAL = 5
+DSEC_ANOMALY_SOCKET_PROBING = 6
+DSEC_ANOMALY_OFFLINE_SOCKETS = 7
+DSEC_ANOMALIES = 8
 
 DSEC_SUBSCRIBE_SO_FAR = 1
 
@@ -1028,7 +1044,7 @@ class Result(ctypes.Structure):
     memory_peak_bytes: int
     outputs: Any
     output_count: int
-    reserved: int
+    tainted: int
     memory_limit_bytes: int
     flags: int
     _fields_ = [
@@ -1042,7 +1058,7 @@ class Result(ctypes.Structure):
         ("memory_peak_bytes", ctypes.c_uint64),
         ("outputs", ctypes.POINTER(Output)),
         ("output_count", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("tainted", ctypes.c_uint32),
         ("memory_limit_bytes", ctypes.c_uint64),
         ("flags", ctypes.c_uint64),
     ]
@@ -1258,7 +1274,7 @@ class Row(ctypes.Structure):
     image: Bytes
     labels: Any
     label_count: int
-    reserved: int
+    tainted: int
     tenant: Bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
@@ -1273,7 +1289,7 @@ class Row(ctypes.Structure):
         ("image", Bytes),
         ("labels", ctypes.POINTER(Label)),
         ("label_count", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("tainted", ctypes.c_uint32),
         ("tenant", Bytes),
     ]
 
@@ -1360,7 +1376,7 @@ class Inspected(ctypes.Structure):
     user: Bytes
     labels: Any
     label_count: int
-    reserved: int
+    tainted: int
     policy: Bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
@@ -1386,7 +1402,7 @@ class Inspected(ctypes.Structure):
         ("user", Bytes),
         ("labels", ctypes.POINTER(Label)),
         ("label_count", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("tainted", ctypes.c_uint32),
         ("policy", Bytes),
     ]
 
@@ -1500,6 +1516,16 @@ class News(ctypes.Structure):
     wall_us: int
     image: Bytes
     labels: Any
+    rule: int
+    hook: int
+    count: int
+    argument: int
+    verdict: int
+    anomaly: int
+    error: int
+    pid: int
+    process: Bytes
+    text: Bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("topic", ctypes.c_uint32),
@@ -1517,6 +1543,16 @@ class News(ctypes.Structure):
         ("wall_us", ctypes.c_uint64),
         ("image", Bytes),
         ("labels", ctypes.POINTER(Label)),
+        ("rule", ctypes.c_uint32),
+        ("hook", ctypes.c_uint32),
+        ("count", ctypes.c_uint64),
+        ("argument", ctypes.c_uint64),
+        ("verdict", ctypes.c_uint32),
+        ("anomaly", ctypes.c_uint32),
+        ("error", ctypes.c_int32),
+        ("pid", ctypes.c_int32),
+        ("process", Bytes),
+        ("text", Bytes),
     ]
 
 

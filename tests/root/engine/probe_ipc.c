@@ -2,6 +2,8 @@
  * Runs inside sandboxes: `probe_ipc make` leaves SysV and POSIX objects behind, `look` names those
  * it finds; `listen` holds an abstract socket, `connect` says whether somebody answers.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -81,6 +83,14 @@ static void connect_once(void)
 		printf("somebody answers\n");
 }
 
+/* So many sockets of the internet, which it must not get. */
+static void sockets_try(int count)
+{
+	for (int i = 0; i < count; i++)
+		if (socket(AF_INET6, SOCK_STREAM, 0) >= 0 || errno != EPERM)
+			failures++;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -93,6 +103,8 @@ int main(int argc, char **argv)
 		listen_for_ever();
 	else if (!strcmp(what, "connect"))
 		connect_once();
+	else if (!strcmp(what, "sockets") && argc > 2)
+		sockets_try(atoi(argv[2]));
 	else
 		return 2;
 	return failures ? 1 : 0;

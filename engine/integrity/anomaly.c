@@ -1,0 +1,115 @@
+/*
+ * The anomaly rules and their judge. Called by integrity.c for each violation that is told, and for
+ * what tallies have beyond those. Must hold: a violation takes a bounded time and no memory.
+ */
+#include "engine/integrity/anomaly.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/policy.h"
+
+const struct anomaly_rule anomaly_defaults[DSEC_ANOMALIES] = {
+	[DSEC_ANOMALY_PROTECTED_WRITE] = { "protected-write", 1, 0, ANOMALY_TAINT },
+	[DSEC_ANOMALY_DANGEROUS_IOCTL] = { "dangerous-ioctl", 1, 0, ANOMALY_TAINT },
+	[DSEC_ANOMALY_PORT_SCAN] = { "port-scan", 16, 60, ANOMALY_TAINT },
+	[DSEC_ANOMALY_HUNTING] = { "hunting", 3, 60, ANOMALY_TAINT },
+	[DSEC_ANOMALY_OUTSIDE_PTRACE] = { "outside-ptrace", 1, 0, ANOMALY_TAINT },
+	[DSEC_ANOMALY_OUTSIDE_SIGNAL] = { "outside-signal", 8, 60, ANOMALY_NOTE },
+	[DSEC_ANOMALY_SOCKET_PROBING] = { "socket-probing", 3, 60, ANOMALY_TAINT },
+	[DSEC_ANOMALY_OFFLINE_SOCKETS] = { "offline-sockets", 100, 60, ANOMALY_NOTE },
+};
+
+/* Which rule a violation counts for; DSEC_ANOMALIES: none. */
+static enum dsec_anomaly rule_of(const struct policy_violation *v)
+{
+	switch (v->hook) {
+	case POLICY_HOOK_SOCKET:
+		return DSEC_ANOMALY_OFFLINE_SOCKETS;
+	case POLICY_HOOK_UNIX_CONNECT:
+	case POLICY_HOOK_UNIX_SEND:
+		return DSEC_ANOMALY_SOCKET_PROBING;
+	case POLICY_HOOK_IOCTL:
+		return DSEC_ANOMALY_DANGEROUS_IOCTL;
+	case POLICY_HOOK_CONNECT:
+	case POLICY_HOOK_SEND:
+		return DSEC_ANOMALY_PORT_SCAN;
+	case POLICY_HOOK_PTRACE:
+		return DSEC_ANOMALY_OUTSIDE_PTRACE;
+	case POLICY_HOOK_SIGNAL:
+		return DSEC_ANOMALY_OUTSIDE_SIGNAL;
+	case POLICY_HOOK_STAT:
+	case POLICY_HOOK_EXECUTE:
+		return DSEC_ANOMALY_HUNTING;
+	case POLICY_HOOK_OPEN:
+		/* Only what is hidden is told to be absent. */
+		return v->error == ENOENT || v->rule == POLICY_RULE_PLATFORM ?
+			       DSEC_ANOMALY_HUNTING :
+			       DSEC_ANOMALY_PROTECTED_WRITE;
+	case POLICY_HOOK_CREATE:
+	case POLICY_HOOK_REMOVE:
+	case POLICY_HOOK_RENAME:
+	case POLICY_HOOK_LINK:
+	case POLICY_HOOK_TRUNCATE:
+	case POLICY_HOOK_METADATA:
+	case POLICY_HOOK_MOUNT:
+		return DSEC_ANOMALY_PROTECTED_WRITE;
+	default:
+		return DSEC_ANOMALIES;
+	}
+}
+
+/* A destination counts once in a window, however often it was tried. */
+static uint64_t destination_is_new(struct anomaly_state *state, const struct policy_violation *v)
+{
+	struct anomaly_destination *at = state->destinations;
+	uint32_t count = state->destination_count;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (at[i].port == v->port && !memcmp(at[i].address, v->address, 16))
+			return 0;
+	}
+	if (count == ANOMALY_DESTINATIONS_MAX)
+		return 0; /* as many as any limit counts */
+	memcpy(at[count].address, v->address, 16);
+	at[count].port = v->port;
+	state->destination_count++;
+	return 1;
+}
+
+uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rule *rules,
+		       const struct policy_violation *violation, uint64_t times)
+{
+	const enum dsec_anomaly which = rule_of(violation);
+	struct anomaly_count *count;
+	const struct anomaly_rule *rule;
+	uint64_t window_ns;
+	uint32_t bit;
+
+	if (which == DSEC_ANOMALIES || rules[which].severity == ANOMALY_OFF)
+		return 0;
+	rule = &rules[which];
+	count = &state->counts[which];
+	window_ns = rule->window_s * 1000000000ull;
+	if (!count->since_ns || (window_ns && violation->time_ns > count->since_ns + window_ns)) {
+		*count = (struct anomaly_count){ .since_ns = violation->time_ns };
+		if (which == DSEC_ANOMALY_PORT_SCAN)
+			state->destination_count = 0;
+	}
+	count->count += which == DSEC_ANOMALY_PORT_SCAN ? destination_is_new(state, violation) :
+							  times;
+	bit = 1u << which;
+	if (count->count < (rule->limit ? rule->limit : 1) || state->raised & bit)
+		return 0;
+	state->raised |= bit;
+	return bit;
+}
+
+uint32_t anomaly_taints(const struct anomaly_rule *rules, uint32_t raised)
+{
+	uint32_t taints = 0;
+
+	for (uint32_t i = 0; i < DSEC_ANOMALIES; i++)
+		taints |= rules[i].severity == ANOMALY_TAINT ? raised & 1u << i : 0;
+	return taints;
+}

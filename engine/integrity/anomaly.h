@@ -1,0 +1,47 @@
+/*
+ * Anomaly rules: what of a sandbox's violations is worth a name, and which of those taint it. Pure:
+ * no I/O and no clock. See docs/anomalies.md.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "dsec/types.h"
+
+struct policy_violation;
+
+enum anomaly_severity { ANOMALY_OFF, ANOMALY_NOTE, ANOMALY_TAINT };
+
+/* limit 0 is 1; window_s 0: since the sandbox began. */
+struct anomaly_rule {
+	const char *name;
+	uint32_t limit, window_s;
+	enum anomaly_severity severity;
+};
+
+/* By enum dsec_anomaly; what a policy's section `anomalies` does not say is as here. */
+extern const struct anomaly_rule anomaly_defaults[DSEC_ANOMALIES];
+
+enum { ANOMALY_DESTINATIONS_MAX = 64 };
+
+/* What the rules remember of one sandbox. All zero: nothing has happened. */
+struct anomaly_state {
+	struct anomaly_count {
+		uint64_t since_ns, count;
+	} counts[DSEC_ANOMALIES];
+	uint32_t raised; /* bits 1 << enum dsec_anomaly */
+	uint32_t destination_count;
+	struct anomaly_destination {
+		uint8_t address[16];
+		uint16_t port;
+	} destinations[ANOMALY_DESTINATIONS_MAX]; /* that it was refused, in the window */
+};
+
+/*
+ * `times`: how often it happened since the last one of its kind that was judged, itself included.
+ * The rules whose limit this reaches for the first time: bits 1 << enum dsec_anomaly.
+ */
+uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rule *rules,
+		       const struct policy_violation *violation, uint64_t times);
+/* Of rules that were raised, those that taint. */
+uint32_t anomaly_taints(const struct anomaly_rule *rules, uint32_t raised);

@@ -1,0 +1,244 @@
+/*
+ * A shard's violations and the accounts of its sandboxes. Called by the loop, and where sandboxes
+ * and execs begin and end. Must hold: counts are exact when a result or an end is told; a record is
+ * read before its cgroup is another's; a clean sandbox has no account.
+ */
+#include "engine/integrity/integrity.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bpf/guard.h"
+#include "bpf/policy.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/events/news.h"
+#include "engine/exec/exec_state.h"
+#include "engine/integrity/anomaly.h"
+#include "engine/sandbox/sandbox.h"
+#include "engine/shard.h"
+
+enum { VIOLATIONS_AT_ONCE = 64, ROUNDS_PER_TURN = 4 };
+
+/* Of a sandbox that broke a rule. */
+struct account {
+	struct anomaly_state state;
+	struct known {
+		uint32_t rule, hook;
+		uint64_t count; /* told so far */
+	} known[GUARD_TALLIES_MAX];
+	uint32_t known_count;
+};
+
+static struct sandbox **place_of(const struct integrity *integrity, uint64_t cgroup_id)
+{
+	struct sandbox **at = &integrity->buckets[cgroup_id & (integrity->bucket_count - 1)];
+
+	while (*at && (*at)->cgroup_id != cgroup_id)
+		at = &(*at)->next_watched;
+	return at;
+}
+
+static struct account *account_of(struct sandbox *sandbox)
+{
+	if (!sandbox->account)
+		sandbox->account = calloc(1, sizeof *sandbox->account);
+	return sandbox->account;
+}
+
+static struct known *known_of(struct account *account, uint32_t rule, uint32_t hook)
+{
+	for (uint32_t i = 0; i < account->known_count; i++) {
+		struct known *known = &account->known[i];
+
+		if (known->rule == rule && known->hook == hook)
+			return known;
+	}
+	if (account->known_count == GUARD_TALLIES_MAX)
+		return NULL; /* the kernel has no more of them */
+	account->known[account->known_count] = (struct known){ rule, hook, 0 };
+	return &account->known[account->known_count++];
+}
+
+/* The exec in whose leaf it happened; 0: none that runs. */
+static uint64_t exec_of_leaf(const struct sandbox *sandbox, const char *leaf)
+{
+	char name[POLICY_LEAF_BYTES];
+
+	for (const struct exec *exec = sandbox->execs; exec; exec = exec->next) {
+		if (!exec->run)
+			continue;
+		(void)snprintf(name, sizeof name, "e%u", exec->run->leaf); /* fits */
+		if (!strcmp(name, leaf))
+			return exec->number;
+	}
+	return 0;
+}
+
+static void violation_judge(struct sandbox *sandbox, const struct policy_violation *v,
+			    uint64_t exec)
+{
+	struct account *account = account_of(sandbox);
+	struct known *known = account ? known_of(account, v->rule, v->hook) : NULL;
+	uint64_t times = 1;
+	uint32_t raised;
+
+	if (!account) {
+		log_error("violation not judged id=%u.%llx err=ENOMEM, continuing",
+			  sandbox->shard->number, (unsigned long long)sandbox->id.lo);
+		return;
+	}
+	if (known && v->count > known->count) {
+		times = v->count - known->count;
+		known->count = v->count;
+	}
+	raised = anomaly_judge(&account->state, anomaly_defaults, v, times);
+	sandbox->taint |= anomaly_taints(anomaly_defaults, raised);
+	for (uint32_t i = 0; raised; i++, raised >>= 1) {
+		if (raised & 1)
+			news_of_anomaly(sandbox, v, exec, i);
+	}
+}
+
+static void violation_take(void *context, const struct policy_violation *v)
+{
+	struct integrity *integrity = context;
+	struct sandbox *sandbox = *place_of(integrity, v->cgroup_id);
+	uint64_t exec;
+
+	if (!sandbox)
+		return; /* of a function's call: counted, and forgotten with its box */
+	exec = exec_of_leaf(sandbox, v->leaf);
+	news_of_violation(sandbox, v, exec);
+	violation_judge(sandbox, v, exec);
+}
+
+/* In a flood the rest waits for the next turn: what is refused has been refused. */
+static void violations_read(struct integrity *integrity)
+{
+	int r = VIOLATIONS_AT_ONCE;
+
+	for (int round = 0; round < ROUNDS_PER_TURN && r == VIOLATIONS_AT_ONCE; round++)
+		r = guard_violations_consume(integrity->violations, VIOLATIONS_AT_ONCE,
+					     violation_take, integrity);
+}
+
+static void violations_come(struct io_op *op, int res)
+{
+	struct integrity *integrity = container_of(op, struct integrity, poll);
+
+	if (!integrity->violations || res == -ECANCELED)
+		return;
+	violations_read(integrity);
+	io_poll_once(integrity->shard->io, op, guard_violations_fd(integrity->violations), POLLIN);
+}
+
+int integrity_open(struct shard *shard, struct guard *guard)
+{
+	struct integrity *integrity = &shard->integrity;
+	int r;
+
+	integrity->shard = shard;
+	if (!guard)
+		return 0;
+	integrity->bucket_count = 64;
+	while (integrity->bucket_count < shard->sandboxes.count)
+		integrity->bucket_count *= 2;
+	integrity->buckets = calloc(integrity->bucket_count, sizeof(struct sandbox *));
+	if (!integrity->buckets)
+		return -ENOMEM;
+	r = guard_violations_open(guard, shard->number, &integrity->violations);
+	if (r < 0)
+		return r == -EOPNOTSUPP ? 0 : r;
+	integrity->poll.done = violations_come;
+	io_poll_once(shard->io, &integrity->poll, guard_violations_fd(integrity->violations),
+		     POLLIN);
+	return 0;
+}
+
+void integrity_close(struct shard *shard)
+{
+	guard_violations_close(shard->integrity.violations);
+	free(shard->integrity.buckets);
+	shard->integrity = (struct integrity){ 0 };
+}
+
+void integrity_watch(struct sandbox *sandbox)
+{
+	struct integrity *integrity = &sandbox->shard->integrity;
+	struct sandbox **at;
+
+	if (!integrity->violations || !sandbox->box->cgroup_id)
+		return;
+	sandbox->cgroup_id = sandbox->box->cgroup_id;
+	at = &integrity->buckets[sandbox->cgroup_id & (integrity->bucket_count - 1)];
+	sandbox->next_watched = *at;
+	*at = sandbox;
+}
+
+/* What was counted and not told: one event for each rule and hook. */
+static void tallies_tell(struct sandbox *sandbox)
+{
+	struct guard_tallies tallies;
+
+	if (guard_tallies_read(sandbox->shard->integrity.violations, sandbox->cgroup_id, &tallies) <
+	    0)
+		return; /* what was told stands */
+	for (uint32_t i = 0; i < tallies.count; i++) {
+		const struct guard_tally *tally = &tallies.tallies[i];
+		struct account *account = account_of(sandbox);
+		struct known *known = account ? known_of(account, tally->rule, tally->hook) : NULL;
+		const struct policy_violation rest = { .time_ns = tally->last_ns,
+						       .count = tally->count,
+						       .rule = tally->rule,
+						       .hook = (uint16_t)tally->hook,
+						       .verdict = POLICY_DENIED };
+
+		if (!known || known->count >= tally->count)
+			continue;
+		news_of_violation(sandbox, &rest, 0);
+		violation_judge(sandbox, &rest, 0);
+	}
+}
+
+void integrity_settle(struct sandbox *sandbox)
+{
+	struct integrity *integrity = &sandbox->shard->integrity;
+
+	if (!integrity->violations || !sandbox->cgroup_id)
+		return;
+	if (guard_violations_wait(integrity->violations))
+		violations_read(integrity);
+	tallies_tell(sandbox);
+}
+
+void integrity_emptied(struct shard *shard, uint64_t cgroup_id)
+{
+	struct integrity *integrity = &shard->integrity;
+	struct sandbox **at, *sandbox;
+	int r;
+
+	if (!integrity->violations || !cgroup_id)
+		return;
+	at = place_of(integrity, cgroup_id);
+	sandbox = *at;
+	if (sandbox) {
+		integrity_settle(sandbox);
+		*at = sandbox->next_watched;
+		sandbox->cgroup_id = 0;
+		free(sandbox->account);
+		sandbox->account = NULL;
+	}
+	r = guard_tallies_drop(integrity->violations, cgroup_id);
+	if (r < 0)
+		log_error("tallies stay cgroup=%llu err=%d, continuing",
+			  (unsigned long long)cgroup_id, -r);
+}
+
+uint32_t integrity_taint(const struct sandbox *sandbox)
+{
+	return sandbox->taint;
+}

@@ -1,0 +1,93 @@
+/* Claims about the anomaly rules: limits, windows, distinct destinations, severities. */
+#include "engine/integrity/anomaly.h"
+
+#include <errno.h>
+
+#include <criterion/criterion.h>
+
+#include "bpf/policy.h"
+
+enum { SECOND_NS = 1000000000 };
+
+static struct policy_violation seen(uint16_t hook, uint64_t second)
+{
+	return (struct policy_violation){ .time_ns = (second + 1) * SECOND_NS, .hook = hook };
+}
+
+static uint32_t judge(struct anomaly_state *state, const struct policy_violation *v, uint64_t times)
+{
+	return anomaly_judge(state, anomaly_defaults, v, times);
+}
+
+Test(anomaly, one_write_to_what_is_protected_taints)
+{
+	struct anomaly_state state = { 0 };
+	const struct policy_violation v = seen(POLICY_HOOK_RENAME, 0);
+	const uint32_t bit = 1u << DSEC_ANOMALY_PROTECTED_WRITE;
+
+	cr_expect_eq(judge(&state, &v, 1), bit);
+	cr_expect_eq(judge(&state, &v, 1), 0, "it is raised once");
+	cr_expect_eq(anomaly_taints(anomaly_defaults, bit), bit);
+}
+
+Test(anomaly, what_is_hidden_is_hunted_and_not_written)
+{
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_OPEN, 0);
+
+	v.error = ENOENT;
+	cr_expect_eq(judge(&state, &v, 2), 0);
+	cr_expect_eq(judge(&state, &v, 1), 1u << DSEC_ANOMALY_HUNTING);
+}
+
+Test(anomaly, a_limit_is_of_its_window)
+{
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_UNIX_CONNECT, 0);
+
+	cr_expect_eq(judge(&state, &v, 2), 0);
+	v = seen(POLICY_HOOK_UNIX_SEND, 61);
+	cr_expect_eq(judge(&state, &v, 2), 0, "the first two are over");
+	v = seen(POLICY_HOOK_UNIX_SEND, 62);
+	cr_expect_eq(judge(&state, &v, 1), 1u << DSEC_ANOMALY_SOCKET_PROBING);
+}
+
+Test(anomaly, a_scan_is_of_distinct_destinations)
+{
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_CONNECT, 0);
+
+	v.port = 80;
+	for (int i = 0; i < 1000; i++)
+		cr_assert_eq(judge(&state, &v, 5), 0);
+	for (v.port = 81; v.port < 95; v.port++)
+		cr_assert_eq(judge(&state, &v, 1), 0, "port %u", v.port);
+	v.address[15] = 1;
+	v.port = 80;
+	cr_expect_eq(judge(&state, &v, 1), 1u << DSEC_ANOMALY_PORT_SCAN);
+}
+
+Test(anomaly, a_note_does_not_taint_and_what_is_off_is_not_raised)
+{
+	struct anomaly_rule rules[DSEC_ANOMALIES];
+	struct anomaly_state state = { 0 };
+	const struct policy_violation v = seen(POLICY_HOOK_SOCKET, 0);
+	const uint32_t bit = 1u << DSEC_ANOMALY_OFFLINE_SOCKETS;
+
+	cr_expect_eq(judge(&state, &v, 99), 0);
+	cr_expect_eq(judge(&state, &v, 1), bit);
+	cr_expect_eq(anomaly_taints(anomaly_defaults, bit), 0);
+	for (int i = 0; i < DSEC_ANOMALIES; i++)
+		rules[i] = (struct anomaly_rule){ .severity = ANOMALY_OFF };
+	state = (struct anomaly_state){ 0 };
+	cr_expect_eq(anomaly_judge(&state, rules, &v, 1000), 0);
+}
+
+Test(anomaly, every_rule_has_a_name_a_limit_and_a_severity)
+{
+	for (int i = 0; i < DSEC_ANOMALIES; i++) {
+		cr_expect_not_null(anomaly_defaults[i].name);
+		cr_expect_gt(anomaly_defaults[i].limit, 0);
+		cr_expect_neq(anomaly_defaults[i].severity, ANOMALY_OFF);
+	}
+}
