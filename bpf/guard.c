@@ -21,6 +21,7 @@
 
 #include "bpf/guard_exits.h"
 #include "bpf/guard_hooks.h"
+#include "bpf/guard_lsm.h"
 #include "bpf/guard_pins.h"
 #include "bpf/guard_shared.h"
 #include "bpf/guard_violations.h"
@@ -51,6 +52,7 @@ struct guard {
 	struct bpf_link *exit_link;
 	int *ring_fds, *spill_fds;		 /* by shard */
 	struct guard_violation_maps *violations; /* NULL: nothing is told */
+	struct guard_lsm *lsm;
 	struct net_bpf *net;
 	struct shared_bpf *shared;
 	struct guard_hooks hooks;
@@ -66,6 +68,7 @@ static int violations_open(struct guard *guard, const struct guard_options *opti
 static int net_open(struct guard *guard, const struct guard_options *options, struct why *why);
 static void net_close(struct guard *guard);
 static int shared_open(struct guard *guard, struct why *why);
+static int lsm_open(struct guard *guard, struct why *why);
 
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
 	       struct guard **ret)
@@ -102,6 +105,8 @@ int guard_open(const struct guard_options *options, char *ret_why, size_t why_by
 		r = violations_open(guard, options, &why);
 	if (r != -ENOMEM)
 		r = net_open(guard, options, &why);
+	if (r != -ENOMEM)
+		r = lsm_open(guard, &why);
 	if (guard->violations && guard->capabilities & GUARD_NETWORK_NONE)
 		guard->capabilities |= GUARD_VIOLATIONS;
 	libbpf_set_print(print);
@@ -118,6 +123,7 @@ void guard_close(struct guard *guard)
 	if (!guard)
 		return;
 	exit_close(guard);
+	guard_lsm_close(guard->lsm);
 	net_close(guard);
 	guard_violation_maps_close(guard->violations);
 	if (guard->cgroup_fd >= 0)
@@ -133,6 +139,11 @@ int guard_sweep(const char *instance, int cgroup_fd)
 		guard_hooks_sweep(cgroup_fd, NULL);
 	}
 	return guard_pins_sweep(instance);
+}
+
+const struct guard_lsm *guard_lsm_of(const struct guard *guard)
+{
+	return guard->lsm;
 }
 
 uint32_t guard_capabilities(const struct guard *guard)
@@ -516,6 +527,53 @@ static void net_close(struct guard *guard)
 	guard_pins_close(&guard->pins);
 	net_bpf__destroy(guard->net);
 	guard->net = NULL;
+}
+
+/* Pins are where net_open() put them; where there are none, or no cgroup, it said so. */
+static int lsm_open(struct guard *guard, struct why *why)
+{
+	auto_free char *log = NULL;
+	int r;
+
+	if (!(guard->capabilities & GUARD_NETWORK_NONE))
+		return 0;
+	log = calloc(1, VERIFIER_LOG_BYTES);
+	if (!log)
+		return -ENOMEM;
+	r = guard_lsm_open(log, VERIFIER_LOG_BYTES, &guard->lsm);
+	if (r < 0) {
+		why_load(why, "no maps for policies", r, log);
+		return r;
+	}
+	guard->capabilities |= GUARD_POLICIES;
+	r = guard_feature_error(GUARD_FEATURE_LSM);
+	if (r == 0)
+		guard->capabilities |= GUARD_LSM;
+	else
+		why_add(why,
+			"policies are not enforced by BPF LSM (%s): use a kernel with "
+			"CONFIG_BPF_LSM that lets LSM programs load, and `bpf` in lsm=\n",
+			strerror(r));
+	if (guard->hooks.pinned && guard_lsm_pin(guard->lsm, &guard->pins) < 0) {
+		guard->capabilities &= ~(uint32_t)GUARD_PINNED;
+		why_add(why, "maps of policies are not pinned on %s\n", guard->pins.directory);
+	}
+	return 0;
+}
+
+int guard_lsm_enforce(struct guard *guard)
+{
+	libbpf_print_fn_t print;
+	int r;
+
+	if (!(guard->capabilities & GUARD_LSM) || guard_lsm_is_attached(guard->lsm))
+		return 0;
+	print = libbpf_set_print(NULL);
+	r = guard_lsm_attach(guard->lsm, guard->root_level + POLICY_SLOT_DEPTH);
+	if (r == 0 && guard->hooks.pinned)
+		r = guard_lsm_pin(guard->lsm, &guard->pins);
+	libbpf_set_print(print);
+	return r;
 }
 
 static int shared_open(struct guard *guard, struct why *why)

@@ -40,6 +40,8 @@ enum guard_capability {
 	GUARD_PINNED = 8,	/* enforcement outlives the engine */
 	GUARD_VIOLATIONS = 16,	/* what is refused is counted and told */
 	GUARD_SHARED = 32,	/* sandboxes can share a network namespace, kept apart in it */
+	GUARD_POLICIES = 64,	/* policies and sandboxes are told to the kernel's maps */
+	GUARD_LSM = 128,	/* … and LSM programs enforce their rules */
 };
 
 /*
@@ -68,6 +70,36 @@ uint32_t guard_capabilities(const struct guard *guard);
  * given to a sandbox is not held back.
  */
 int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private);
+
+struct guard_policy;
+struct guard_rule;
+
+/*
+ * Put a policy's rules into the maps, or take them away: the same policy, when no sandbox has it
+ * any more. -EEXIST; -E2BIG: the maps are full; -EINVAL: a rule is not one, or a path has too many
+ * components; -EOPNOTSUPP without GUARD_POLICIES. Nothing of a policy stays that failed.
+ */
+int guard_policy_load(struct guard *guard, const struct guard_policy *policy);
+int guard_policy_drop(struct guard *guard, const struct guard_policy *policy);
+
+struct guard_sandbox {
+	uint64_t sandbox; /* its id, for people */
+	uint32_t policy;  /* number of a loaded one; 0: none */
+	uint32_t version; /* grows with each change */
+	uint32_t phase;
+	uint32_t shard;
+	uint64_t root_device; /* st_dev of its root directory; 0: no file rules */
+};
+
+/*
+ * What holds for a sandbox's cgroup from now on: one update of one map. -ENOENT: the policy was not
+ * loaded; -EINVAL: its policy has file rules and it has no root_device; -EOPNOTSUPP without
+ * GUARD_POLICIES. Clear it when the cgroup goes.
+ */
+int guard_sandbox_set(struct guard *guard, uint64_t cgroup_id, const struct guard_sandbox *sandbox);
+int guard_sandbox_clear(struct guard *guard, uint64_t cgroup_id);
+/* How BPF enforces the rule on this host: a set of enum guard_level. */
+uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *rule);
 
 /*
  * What a sandbox is in a network namespace that it shares: its addresses are number `address` of
@@ -189,5 +221,7 @@ struct guard_probe {
 	struct guard_feature_state features[GUARD_FEATURE_COUNT];
 };
 
+/* One of them: 0, or a positive errno. */
+int guard_feature_error(enum guard_feature feature);
 /* Loads one tiny program of each kind and attaches none. Fails only on -ENOMEM. */
 int guard_probe(struct guard_probe *ret);

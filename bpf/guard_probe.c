@@ -116,6 +116,15 @@ static int feature_probe(enum guard_feature at)
 	}
 }
 
+int guard_feature_error(enum guard_feature feature)
+{
+	libbpf_print_fn_t print = libbpf_set_print(NULL);
+	int error = feature_probe(feature);
+
+	libbpf_set_print(print);
+	return error;
+}
+
 int guard_probe(struct guard_probe *ret)
 {
 	libbpf_print_fn_t print = libbpf_set_print(NULL);

@@ -15,13 +15,18 @@
 #endif
 
 enum {
-	POLICY_VERSION = 3,    /* grows with every change of a struct below */
+	POLICY_VERSION = 4,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
 	POLICY_TAPS_MAX = 16384,
 	POLICY_DESTINATIONS_MAX = 65536, /* of all policies */
 	POLICY_FLOWS_MAX = 65536,	 /* the latest ones */
+	/* Of all policies: */
+	POLICY_POLICIES_MAX = 4096,
+	POLICY_RULES_MAX = 262144,
+	POLICY_PATHS_MAX = 524288,
+	POLICY_VALUES_MAX = 131072, /* ioctls, families, names: each */
 };
 
 struct policy_cgroup {
@@ -38,6 +43,103 @@ struct policy_network {
 	__u32 mode; /* enum policy_network_mode */
 	__u32 reserved;
 };
+
+/*
+ * sandboxes: policy_cgroup of a slot -> policy_sandbox: all that says what a sandbox may do, so
+ * that one update changes it. Absent: no policy.
+ */
+struct policy_sandbox {
+	__u64 sandbox; /* its id, for people */
+	__u32 policy;  /* 0: none */
+	__u32 version; /* grows with each change */
+	__u32 phase;
+	__u32 shard;
+	__u32 device; /* of its root's file system, as in super_block.s_dev; 0: no file rules */
+	__u32 flags;
+};
+
+/* policies: number of a policy -> policy_summary. It is put there last and taken away first. */
+struct policy_number {
+	__u32 policy;
+};
+
+enum { POLICY_NAME_BYTES = 64, POLICY_PROCESS_RULES = 16 };
+
+enum policy_content {
+	POLICY_HAS_FILES = 1,
+	POLICY_HAS_IOCTLS = 2,
+	POLICY_HAS_FAMILIES = 4,
+	POLICY_HAS_UNIX_NAMES = 8,
+};
+
+struct policy_summary {
+	char name[POLICY_NAME_BYTES];
+	__u32 rule_count;
+	__u32 content;			       /* enum policy_content */
+	__u16 processes[POLICY_PROCESS_RULES]; /* by guard_process: its rule; 0: may */
+	__u32 processes_audited;	       /* bit by guard_process: told, not refused */
+	__u32 reserved;
+};
+
+/* rules: what people see of a rule. */
+struct policy_rule_key {
+	__u32 policy, rule; /* from 1 */
+};
+
+enum { POLICY_RULE_TEXT_BYTES = 96 };
+
+struct policy_rule {
+	__u32 kind, bits, value, is_audit;
+	char text[POLICY_RULE_TEXT_BYTES]; /* as in the document, cut */
+};
+
+/*
+ * paths: every component of a path of a rule has an entry, by the hash of all components up to it
+ * (policy_path_hash.h): that of the last one says what the rule forbids, those before it are
+ * ancestors, that may not be moved away.
+ */
+struct policy_path_key {
+	__u64 hash;
+	__u32 policy;
+	__u32 reserved;
+};
+
+/* Of policy_path.bits, beside guard_file_bits. */
+enum policy_path_bits {
+	POLICY_PATH_CONNECT = 64, /* a unix socket that may not be reached */
+	POLICY_PATH_ANCESTOR = 128,
+};
+
+struct policy_path {
+	__u32 bits;		      /* what is refused here */
+	__u32 bits_below;	      /* and at all that is below */
+	__u32 audited, audited_below; /* told, not refused */
+	__u32 rule;		      /* the last one of its rules; 0: only an ancestor */
+	__u32 reserved;
+};
+
+/* ioctls, families: value as in the rule. unix_names: hash of the name. */
+struct policy_value_key {
+	__u32 policy, value;
+};
+
+struct policy_name_key {
+	__u64 hash;
+	__u32 policy;
+	__u32 reserved;
+};
+
+struct policy_refusal {
+	__u32 rule;
+	__u32 is_audit;
+};
+
+_Static_assert(sizeof(struct policy_sandbox) == 32, "no padding");
+_Static_assert(sizeof(struct policy_summary) == 112, "no padding");
+_Static_assert(sizeof(struct policy_rule) == 112, "no padding");
+_Static_assert(sizeof(struct policy_path_key) == 16, "no padding");
+_Static_assert(sizeof(struct policy_path) == 24, "no padding");
+_Static_assert(sizeof(struct policy_name_key) == 16, "no padding");
 
 /* shards: policy_cgroup of a shard -> policy_shard. */
 struct policy_shard {

@@ -30,7 +30,7 @@
 
 enum {
 	ALL = GUARD_EXIT_EVENTS | GUARD_NETWORK_NONE | GUARD_ABSTRACT | GUARD_PINNED |
-	      GUARD_VIOLATIONS | GUARD_SHARED
+	      GUARD_VIOLATIONS | GUARD_SHARED | GUARD_POLICIES
 };
 
 static struct tree tree;
@@ -76,7 +76,8 @@ static int engine_start(struct guard **ret, char *why, size_t why_bytes)
 	struct guard_options options = tree_options(&tree);
 	int r = guard_open(&options, why, why_bytes, ret);
 
-	return r < 0 ? r : (int)guard_capabilities(*ret);
+	/* Of kernels, not of engines. */
+	return r < 0 ? r : (int)(guard_capabilities(*ret) & ~(uint32_t)GUARD_LSM);
 }
 
 /* A path of this instance's pins, "" when there are none. */

@@ -1,0 +1,183 @@
+/*
+ * Owns the maps of policies, made once by guard.c for an engine's life, and the LSM programs that
+ * read them, attached with the first policy.
+ *
+ * Must hold: the maps exist where the kernel takes no LSM programs; either all programs that the
+ * kernel has hooks for are attached, or none.
+ */
+#include "bpf/guard_lsm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+
+#include "bpf/policy.h" /* the skeletons speak of its structs */
+#include "bpf/file.skel.h"
+#include "bpf/process.skel.h"
+#include "bpf/rules.skel.h"
+
+enum { LINKS_MAX = 80 };
+
+#define SECTION_PREFIX "lsm/"
+
+struct guard_lsm {
+	struct rules_bpf *rules;
+	struct file_bpf *file;
+	struct process_bpf *process;
+	struct bpf_link *links[LINKS_MAX];
+	const char *names[LINKS_MAX]; /* of their programs */
+	uint32_t link_count;
+};
+
+static const char *const map_names[GUARD_MAPS] = {
+	[GUARD_MAP_SANDBOXES] = "sandboxes",   [GUARD_MAP_POLICIES] = "policies",
+	[GUARD_MAP_RULES] = "rules",	       [GUARD_MAP_PATHS] = "paths",
+	[GUARD_MAP_IOCTLS] = "ioctls",	       [GUARD_MAP_FAMILIES] = "families",
+	[GUARD_MAP_UNIX_NAMES] = "unix_names",
+};
+
+int guard_lsm_open(char *log, size_t log_bytes, struct guard_lsm **ret)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = log,
+		    .kernel_log_size = log_bytes);
+	struct guard_lsm *lsm = calloc(1, sizeof(*lsm));
+	int r;
+
+	if (!lsm)
+		return -ENOMEM;
+	lsm->rules = rules_bpf__open_opts(&open);
+	r = lsm->rules ? rules_bpf__load(lsm->rules) : -errno;
+	if (r < 0) {
+		guard_lsm_close(lsm);
+		return r;
+	}
+	*ret = lsm;
+	return 0;
+}
+
+/* The maps that exist, and only programs for hooks that the kernel has. */
+static int object_prepare(const struct guard_lsm *lsm, struct bpf_object *object,
+			  const struct btf *kernel)
+{
+	struct bpf_program *program;
+	struct bpf_map *map;
+	char function[96] = "bpf_lsm_";
+	const size_t prefix = strlen(function);
+	int r;
+
+	for (int i = 0; i < GUARD_MAPS; i++) {
+		map = bpf_object__find_map_by_name(object, map_names[i]);
+		r = map ? bpf_map__reuse_fd(map, guard_lsm_map_fd(lsm, (enum guard_map)i)) : 0;
+		if (r < 0)
+			return r;
+	}
+	bpf_object__for_each_program(program, object)
+	{
+		const char *hook = bpf_program__section_name(program) + strlen(SECTION_PREFIX);
+
+		if (strlen(hook) >= sizeof(function) - prefix)
+			return -ENAMETOOLONG;
+		strcpy(function + prefix, hook);
+		if (btf__find_by_name_kind(kernel, function, BTF_KIND_FUNC) < 0)
+			(void)bpf_program__set_autoload(program, false);
+	}
+	return 0;
+}
+
+static int object_attach(struct guard_lsm *lsm, const struct bpf_object *object)
+{
+	struct bpf_program *program;
+
+	bpf_object__for_each_program(program, object)
+	{
+		struct bpf_link *link;
+
+		if (!bpf_program__autoload(program))
+			continue;
+		if (lsm->link_count == LINKS_MAX)
+			return -E2BIG;
+		link = bpf_program__attach(program);
+		if (!link)
+			return -errno;
+		lsm->names[lsm->link_count] = bpf_program__name(program);
+		lsm->links[lsm->link_count++] = link;
+	}
+	return 0;
+}
+
+static void programs_close(struct guard_lsm *lsm)
+{
+	for (uint32_t i = 0; i < lsm->link_count; i++)
+		(void)bpf_link__destroy(lsm->links[i]);
+	lsm->link_count = 0;
+	file_bpf__destroy(lsm->file);
+	process_bpf__destroy(lsm->process);
+	lsm->file = NULL;
+	lsm->process = NULL;
+}
+
+int guard_lsm_attach(struct guard_lsm *lsm, uint32_t slot_level)
+{
+	struct btf *kernel = btf__load_vmlinux_btf();
+	int r = 0;
+
+	if (!kernel)
+		return -errno;
+	lsm->file = file_bpf__open();
+	lsm->process = lsm->file ? process_bpf__open() : NULL;
+	if (!lsm->file || !lsm->process)
+		r = -errno;
+	if (r == 0) {
+		lsm->file->rodata->slot_level = slot_level;
+		lsm->process->rodata->slot_level = slot_level;
+		r = object_prepare(lsm, lsm->file->obj, kernel);
+	}
+	if (r == 0)
+		r = object_prepare(lsm, lsm->process->obj, kernel);
+	btf__free(kernel);
+	if (r == 0)
+		r = file_bpf__load(lsm->file);
+	if (r == 0)
+		r = process_bpf__load(lsm->process);
+	if (r == 0)
+		r = object_attach(lsm, lsm->file->obj);
+	if (r == 0)
+		r = object_attach(lsm, lsm->process->obj);
+	if (r < 0)
+		programs_close(lsm);
+	return r;
+}
+
+int guard_lsm_pin(const struct guard_lsm *lsm, const struct guard_pins *pins)
+{
+	int r = 0;
+
+	for (int i = 0; r == 0 && i < GUARD_MAPS; i++)
+		r = guard_pins_add(pins, guard_lsm_map_fd(lsm, (enum guard_map)i), map_names[i]);
+	for (uint32_t i = 0; r == 0 && i < lsm->link_count; i++)
+		r = guard_pins_add(pins, bpf_link__fd(lsm->links[i]), lsm->names[i]);
+	return r;
+}
+
+bool guard_lsm_is_attached(const struct guard_lsm *lsm)
+{
+	return lsm->link_count > 0;
+}
+
+void guard_lsm_close(struct guard_lsm *lsm)
+{
+	if (!lsm)
+		return;
+	programs_close(lsm);
+	rules_bpf__destroy(lsm->rules);
+	free(lsm);
+}
+
+int guard_lsm_map_fd(const struct guard_lsm *lsm, enum guard_map map)
+{
+	return bpf_map__fd(bpf_object__find_map_by_name(lsm->rules->obj, map_names[map]));
+}
