@@ -4,7 +4,7 @@
  * where the kernel can have several. What is sent to it is not looked at here.
  *
  * Called from one thread, in the network namespace of the taps. The programs stay on the taps when
- * the engine dies, and go with the taps.
+ * the engine dies, and go with the taps. Where /sys/fs/bpf is no bpffs, libxdp mounts one.
  */
 #pragma once
 

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,7 +115,9 @@ static void setup(void)
 {
 	const struct guard_tap tap = own_tap();
 
-	cr_assert_eq(unshare(CLONE_NEWNET), 0);
+	/* libxdp mounts a bpffs where there is none: nobody else's business. */
+	cr_assert_eq(unshare(CLONE_NEWNET | CLONE_NEWNS), 0);
+	cr_assert_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
 	tap_make(&fixture.devices[0]);
 	veth_make(&fixture.devices[1]);
 	cr_assert_eq(guard_taps_open(&fixture.taps), 0);
