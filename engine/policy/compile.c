@@ -327,3 +327,12 @@ void policy_free(struct policy *policy)
 	free(policy->document);
 	free(policy);
 }
+
+uint32_t policy_unenforced(const struct policy *policy, const uint64_t *absent)
+{
+	uint32_t count = policy->unenforced;
+
+	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
+		count += policy->levels[i] == GUARD_LEVEL_MOUNT && (absent[i / 64] >> i % 64 & 1);
+	return count;
+}

@@ -158,7 +158,10 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 		.on_timeout = sandbox->on_timeout,
 		.output_limit_bytes = sandbox->output_limit_bytes,
 		.policy = sandbox->policy ? sandbox->policy->guard.number : 0,
-		.rules_unenforced = sandbox->policy ? sandbox->policy->unenforced : 0,
+		.rules_unenforced =
+			sandbox->policy ?
+				policy_unenforced(sandbox->policy, sandbox->box->rules_absent) :
+				0,
 	};
 }
 

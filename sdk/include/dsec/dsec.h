@@ -299,8 +299,9 @@ struct dsec_created {
 	uint64_t swap_bytes, io_bytes_per_s;
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 	uint64_t output_limit_bytes;
-	uint32_t policy;	   /* its version's number, as dsec_policy() tells it */
-	uint32_t rules_unenforced; /* of it, those that nothing enforces on this host */
+	uint32_t policy; /* its version's number, as dsec_policy() tells it */
+	uint32_t
+		rules_unenforced; /* of it, those that nothing enforces: not here, or not in its image */
 };
 
 /*

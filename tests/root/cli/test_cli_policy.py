@@ -127,6 +127,7 @@ class PolicyTest(EngineFixture):
     def test_a_sandbox_is_held_to_its_policy_and_its_neighbour_is_not(self):
         self.load("held", "name: held\nfiles: {readonly: [/root], hide: [/nosuch]}\n")
         held, free = self.create("--policy", "held"), self.create()
+        self.assertEqual(self.inspect(held)["rules_unenforced"], 1, "its image has no /nosuch")
         path = self.document("file", "x\n")
         ran = self.ask("cp", path, f"{held}:/root/x")
         self.assertEqual(ran.returncode, 125)
