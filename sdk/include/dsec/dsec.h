@@ -300,8 +300,8 @@ struct dsec_created {
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 	uint64_t output_limit_bytes;
 	uint32_t policy; /* its version's number, as dsec_policy() tells it */
-	uint32_t
-		rules_unenforced; /* of it, those that nothing enforces: not here, or not in its image */
+	/* Of it, those that nothing enforces: not on this host, or their path is not in its image. */
+	uint32_t rules_unenforced;
 };
 
 /*
