@@ -300,7 +300,7 @@ struct dsec_created {
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 	uint64_t output_limit_bytes;
 	uint32_t policy; /* its version's number, as dsec_policy() tells it */
-	/* Of it, those that nothing enforces: not on this host, or their path is not in its image. */
+	/* Those of it that nothing enforces: not on this host, or its image lacks their path. */
 	uint32_t rules_unenforced;
 };
 
