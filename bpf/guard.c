@@ -135,9 +135,8 @@ int guard_sweep(const char *instance, int cgroup_fd)
 {
 	if (!guard_instance_valid(instance))
 		return -EINVAL;
-	if (cgroup_fd >= 0) {
+	if (cgroup_fd >= 0)
 		guard_hooks_sweep(cgroup_fd, NULL);
-	}
 	return guard_pins_sweep(instance);
 }
 
@@ -514,7 +513,8 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 	else if (could_pin)
 		why_add(why, "enforcement is not pinned: links cannot be pinned on %s\n",
 			guard->pins.directory);
-	(void)shared_open(guard, why); /* told in why; -ENOMEM: the others were loaded */
+	if (options->with_shared)
+		(void)shared_open(guard, why); /* told in why; -ENOMEM: the others were loaded */
 	guard_hooks_sweep(guard->cgroup_fd, &guard->hooks);
 	return 0;
 }

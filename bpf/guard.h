@@ -27,8 +27,9 @@ struct guard_options {
 				* cgroup namespace hides what is above it */
 	uint32_t shards;
 	const uint64_t *shard_cgroup_ids; /* children of the root, one per shard */
-	int engine_pid;		   /* deaths of this process' children are reported; it is of the
-				 * caller's pid namespace */
+	int engine_pid;	  /* deaths of this process' children are reported; it is of the caller's
+			   * pid namespace */
+	bool with_shared; /* load what network `shared` needs: it costs each start, and each call */
 	uint32_t ring_bytes;	   /* per shard, a power of two and of whole pages; 0: 1 MiB */
 	uint32_t spill_deaths_max; /* per shard; 0: 65,536 */
 };
