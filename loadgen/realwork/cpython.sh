@@ -20,22 +20,25 @@ ulimit -S -n 1024
 
 cd /tmp || exit 1
 
-tests_run() {
+# Left out: this version's test_stress_modifying_handlers sends a hundred signals and fails when by
+# chance its handler had none of them, inside and outside alike (one or two of a hundred come).
+# CPython's later versions send until one has come.
+tests_run() { # JOBS
 	rm -f "$report"
 	# shellcheck disable=SC2086 # a list of words
 	HOME=/home/agent timeout -k 5 130 setpriv --reuid=agent --regid=agent --clear-groups \
-		--inh-caps=-all python3 -m test -j4 --timeout 100 --junit-xml "$report" $modules \
-		>"$log" 2>&1
+		--inh-caps=-all python3 -m test -j"$1" --timeout 100 --junit-xml "$report" \
+		--ignore test_stress_modifying_handlers $modules >"$log" 2>&1
 	status=$?
 }
 
 # Some tests of signals race by design and fail now and then on a busy machine, anywhere: what
-# fails twice counts, inside and outside.
-tests_run
+# fails twice counts, the second time with fewer beside it, inside and outside.
+tests_run 4
 if [ "$status" -ne 0 ]; then
 	tail -n 30 "$log"
 	echo "== once more"
-	tests_run
+	tests_run 3
 fi
 [ "$status" -eq 0 ] || tail -n 60 "$log"
 echo "== results"
