@@ -388,6 +388,9 @@ int dsec__dispatch(struct dsec *d, const struct dsec_ring_event *wire, const voi
 void dsec__lose(struct dsec *d, int error, const char *detail);
 /* One ticket alone. */
 void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const char *detail);
+/* What the engine said when it refused, and that it is the result now: there is no time left. */
+void dsec__refusal_note(struct ticket *ticket, const struct dsec_status *status);
+void dsec__ticket_refuse(struct dsec *d, struct ticket *ticket);
 void dsec__tickets_done(struct dsec *d);
 
 /* ---- wait.c ---- */

@@ -166,10 +166,11 @@ static int ticket_resend(struct dsec *d, struct ticket *ticket, int64_t now, int
 	int r;
 
 	if (ticket->deadline_ns <= now) {
-		dsec__ticket_lose(
-			d, ticket, -ETIMEDOUT,
-			ticket->is_refused ?
-				"refused, and not asked again before its time passed" :
+		if (ticket->is_refused)
+			dsec__ticket_refuse(d, ticket);
+		else
+			dsec__ticket_lose(
+				d, ticket, -ETIMEDOUT,
 				"its time passed while the engine was away or still had it");
 		return 1;
 	}
@@ -300,6 +301,8 @@ bool dsec__ticket_postpone(struct dsec *d, struct ticket *ticket, struct event *
 					      now + d->reconnect.patience_ns;
 	ticket->capture = last->capture;
 	last->capture = NULL;
+	if (again)
+		dsec__refusal_note(ticket, status);
 	dsec__event_discard(last);
 	d->transport->ticket_end(d, ticket);
 	if (ticket->cancelled) {

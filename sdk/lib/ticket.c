@@ -269,10 +269,10 @@ static enum dsec_code code_of_loss(const struct ticket *ticket, int error)
 	return error == -ECANCELED ? DSEC_CANCELLED : DSEC_REFUSED;
 }
 
-void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const char *detail)
+/* With the spare event: there may be no memory. */
+static void ticket_end(struct dsec *d, struct ticket *ticket, const struct dsec_status *status)
 {
 	struct event *event = ticket->spare;
-	struct dsec_status *status = &event->seen.status;
 
 	ticket->spare = NULL;
 	event->seen = (struct dsec_event){
@@ -281,17 +281,39 @@ void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const c
 		.flags = DSEC_LAST,
 		.ticket = ticket->name,
 		.tag = ticket->tag,
-		.status = {
-			.code = code_of_loss(ticket, error),
-			.blame = error == -ECANCELED && ticket->is_refused ?
-					 DSEC_BLAME_CALLER :
-					 DSEC_BLAME_PLATFORM,
-			.error = -error,
-			.step = "connection",
-		},
+		.status = *status,
 	};
-	(void)snprintf(status->detail, sizeof(status->detail), "%s", detail); /* fits */
 	ticket_deliver(d, ticket, event);
+}
+
+void dsec__ticket_lose(struct dsec *d, struct ticket *ticket, int error, const char *detail)
+{
+	struct dsec_status status = {
+		.code = code_of_loss(ticket, error),
+		.blame = error == -ECANCELED && ticket->is_refused ? DSEC_BLAME_CALLER :
+								     DSEC_BLAME_PLATFORM,
+		.error = -error,
+		.step = "connection",
+	};
+
+	(void)snprintf(status.detail, sizeof(status.detail), "%s", detail); /* fits */
+	ticket_end(d, ticket, &status);
+}
+
+void dsec__refusal_note(struct ticket *ticket, const struct dsec_status *status)
+{
+	ticket->spare->seen.status = *status;
+}
+
+void dsec__ticket_refuse(struct dsec *d, struct ticket *ticket)
+{
+	const struct dsec_status refusal = ticket->spare->seen.status;
+	struct dsec_status status = refusal;
+
+	/* What does not fit is cut: `step` has the limit in any case. */
+	(void)snprintf(status.detail, sizeof(status.detail), "no time to ask again: %.31s%s%.24s",
+		       refusal.step, *refusal.detail ? ": " : "", refusal.detail);
+	ticket_end(d, ticket, &status);
 }
 
 void dsec__lose(struct dsec *d, int error, const char *detail)

@@ -43,10 +43,12 @@ static void refuse(struct peer *peer, uint32_t channel, const struct dsec_ring_r
 	const struct desk *desk = peer->options.state;
 	struct dsec_wire_status status = { .retry_after_ms = desk->retry_after_ms,
 					   .blame = DSEC_BLAME_CALLER,
-					   .step = "sandboxes_max" };
+					   .step = "sandboxes_max",
+					   .detail = "9 of 9" };
 	struct dsec_ring_event event = peer_event(request, DSEC_EV_CREATED, DSEC_EVENT_STATUS);
 
 	event.code = DSEC_REFUSED;
+	event.blame = DSEC_BLAME_CALLER;
 	event.bytes = sizeof(status);
 	event.index = index;
 	if (request->op == DSEC_OP_CREATE) { /* each says what became of it: the whole is well */
@@ -96,13 +98,19 @@ static void serve(struct peer *peer, uint32_t channel, const struct dsec_ring_re
 		peer_hang_up(peer);
 }
 
-static struct peer *peer_open(enum dsec_transport transport, struct desk *desk)
+static struct peer *peer_open_for(enum dsec_transport transport, struct desk *desk,
+				  uint32_t connections)
 {
 	const struct peer_options options = { .serve = serve,
 					      .state = desk,
-					      .connections = desk->hangs_up ? 2 : 1 };
+					      .connections = connections };
 
 	return peer_start(transport, &options);
+}
+
+static struct peer *peer_open(enum dsec_transport transport, struct desk *desk)
+{
+	return peer_open_for(transport, desk, desk->hangs_up ? 2 : 1);
 }
 
 static int64_t exec_ask(struct dsec *d, const struct dsec_call *call)
@@ -191,6 +199,24 @@ BOTH_TRANSPORTS(the_refusal_is_the_result_when_there_is_no_time_to_ask_again)
 	cr_expect_eq(told.last.retry_after_ms, 40);
 	cr_expect_str_eq(told.last.step, "sandboxes_max");
 	cr_expect_leq(desk.count, 3);
+	dsec_close(d);
+	peer_stop(peer);
+}
+
+/* The engine goes before it can be asked again, and does not come back in time. */
+BOTH_TRANSPORTS(one_whose_time_passes_unsent_still_says_which_limit_refused_it)
+{
+	struct desk desk = { .refusals = ASKED_MAX, .retry_after_ms = 30, .hangs_up = true };
+	struct peer *peer = peer_open_for(transport, &desk, 1);
+	struct dsec *d = peer_connect_for(peer, 1, LONG_MS);
+	const struct dsec_call call = { .size = sizeof(call), .timeout_ms = 400 };
+	struct told told = told_await(d, exec_ask(d, &call));
+
+	cr_expect_eq(told.last.code, DSEC_REFUSED);
+	cr_expect_eq(told.last.blame, DSEC_BLAME_CALLER);
+	cr_expect_str_eq(told.last.step, "sandboxes_max");
+	cr_expect_eq(told.last.retry_after_ms, 30);
+	cr_expect_str_eq(told.last.detail, "no time to ask again: sandboxes_max: 9 of 9");
 	dsec_close(d);
 	peer_stop(peer);
 }
