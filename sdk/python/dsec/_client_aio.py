@@ -15,7 +15,7 @@ from dsec._requests import Data, Made, Request, Text
 from dsec._sandbox_aio import Sandbox, with_options
 from dsec._subscription_aio import Subscription
 from dsec.errors import DsecError
-from dsec.options import CreateOptions, ExecOptions, FunctionOptions
+from dsec.options import CALL_OPTIONS, CreateOptions, ExecOptions, FunctionOptions
 from dsec.values import Capabilities, FunctionInfo, ImageInfo, Progress, Result, SandboxInfo, Usage
 
 END_S = 5.0
@@ -90,7 +90,7 @@ class Client:
         Whoever gives up destroys those that were made.
         """
         given: dict[str, Any] = {**CREATE_DEFAULTS, **options}
-        for name in ("request_timeout", "request_id"):
+        for name in CALL_OPTIONS:
             given.pop(name, None)
         request = with_options(_requests.create(image, count, **given), options)
         exchange = await self._link.begin(request)
@@ -183,7 +183,7 @@ class Client:
                        **options: Unpack[FunctionOptions]) -> Function:
         """A program and its limits, to be called often. The same again is the same function."""
         given: dict[str, Any] = {**FUNCTION_DEFAULTS, **options}
-        for option in ("request_timeout", "request_id"):
+        for option in CALL_OPTIONS:
             given.pop(option, None)
         request = _function_requests.register(name, image, argv, **given)
         return Function(self._link, await finish(self._link, with_options(request, options)))

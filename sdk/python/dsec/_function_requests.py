@@ -100,11 +100,14 @@ def called_of(end: Ended, out: bytes, err: bytes) -> values.Called | DsecError:
     if called is None:
         return end.status.exception("call")
     reason = values.named(_abi.REASONS, called.reason, values.Reason.END_UNKNOWN)
+    verdict = values.named(_abi.VERDICTS, called.verdict, values.Verdict.IE)
+    missing = called.stdout_bytes + called.stderr_bytes - len(out) - len(err)
     return values.Called(
-        values.named(_abi.VERDICTS, called.verdict, values.Verdict.IE), reason,
+        verdict, reason,
         *values.ended(reason, called.exit_code, called.signal),
         values.seconds(called.cpu_us, 10**6), values.seconds(called.wall_us, 10**6),
-        values.known(called.memory_peak_bytes), out, err, end.status)
+        values.known(called.memory_peak_bytes), out, err, end.status,
+        missing > 0 or verdict == values.Verdict.OLE)
 
 
 def invoke(function: str, inputs: Sequence[Data]) -> Request[list[values.Called | DsecError]]:

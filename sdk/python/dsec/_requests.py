@@ -53,12 +53,14 @@ class Request(Generic[T]):
     item: Callable[[_abi.Event], Any] = lambda event: None
     timeout: float | None = None
     request_id: RequestId | None = None
+    once: bool = False
     weight: int = SHORT
     keep: list[Any] | None = None  # what the options point at
 
     def call(self, queue: int | None, tag: int) -> _abi.Call:
         made = _abi.Call()
-        fill(made, timeout_ms=milliseconds("request_timeout", self.timeout), tag=tag)
+        fill(made, timeout_ms=milliseconds("request_timeout", self.timeout), tag=tag,
+             flags=_abi.DSEC_CALL_ONCE if self.once else 0)
         made.queue = queue
         if self.request_id is not None:
             raw = self.request_id.bytes if isinstance(self.request_id, uuid.UUID) \

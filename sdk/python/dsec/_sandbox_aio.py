@@ -10,7 +10,7 @@ from dsec._link_aio import Link
 from dsec._process_aio import Process, finish, items, upload
 from dsec._requests import Data, Request, Text
 from dsec._subscription_aio import Subscription
-from dsec.options import ExecOptions, StartOptions
+from dsec.options import CALL_OPTIONS, ExecOptions, StartOptions
 from dsec.values import (ExecInfo, FileInfo, FileResult, Forward, Inspection, Result,
                          Settings, State, Usage)
 
@@ -24,6 +24,7 @@ INPUT_BYTES_MAX = 64 << 10  # what is larger is typed while the program runs
 def with_options(request: Request[Any], options: Mapping[str, Any]) -> Request[Any]:
     request.timeout = options.get("request_timeout")
     request.request_id = options.get("request_id")
+    request.once = bool(options.get("once"))
     return request
 
 
@@ -56,7 +57,7 @@ class Sandbox:
     def _execute(self, argv: Sequence[Text], flags: int, options: Mapping[str, Any],
                  input: Data | None = None) -> Request[Result]:
         given: dict[str, Any] = {**EXEC_DEFAULTS, **options}
-        for name in ("request_timeout", "request_id", "stdin", "tty"):
+        for name in (*CALL_OPTIONS, "stdin", "tty"):
             given.pop(name, None)
         return with_options(_requests.execute(self.id, argv, flags, input=input, **given), options)
 

@@ -7,11 +7,15 @@ from typing import TypedDict
 from dsec._requests import RequestId, Text
 
 
+CALL_OPTIONS = ("request_timeout", "request_id", "once")
+
+
 class CallOptions(TypedDict, total=False):
     """Of every request."""
 
     request_timeout: float  # the engine gives the request up after it: DsecDeadlineError
     request_id: RequestId  # from dsec.request_id(), to ask again; else the library makes one
+    once: bool  # a refusal is raised at once, also where request_timeout has time to ask again
 
 
 class CreateOptions(CallOptions, total=False):

@@ -270,6 +270,7 @@ class Called:
     stdout: bytes
     stderr: bytes
     status: Status
+    truncated: bool  # it wrote more: than it may (ole), or than is kept for who asks again
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,6 +250,24 @@ class BlockingTest(PythonTest):
         finally:
             self.client.destroy([one.id for one in made if isinstance(one, dsec.Sandbox)])
 
+    def test_asked_once_a_refusal_is_raised_and_else_it_is_asked_until_there_is_room(self):
+        made = self.client.create_many(200, "small")
+        held = [one for one in made if isinstance(one, dsec.Sandbox)]
+        try:
+            with self.assertRaises(dsec.DsecRefusedError):  # not in an hour
+                self.client.create("small", request_timeout=3600, once=True)
+            room = threading.Timer(0.2, self.client.destroy, [[one.id for one in held[:10]]])
+            room.start()
+            with self.client.create("small", request_timeout=60 * SLOWNESS, once=False) as late:
+                self.assertEqual(late.exec(["true"]).code, 0)
+            room.join()
+            again = dsec.request_id()
+            ran = [self.sandbox.exec(["sh", "-c", "echo >>/tmp/r; wc -l </tmp/r"], once=True,
+                                     request_id=again).stdout.strip() for _ in range(2)]
+            self.assertEqual(ran, [b"1", b"1"])
+        finally:
+            self.client.destroy([one.id for one in held])
+
     def test_a_forked_child_is_told_so_and_may_connect_anew(self):
         reader, writer = os.pipe()
         child = os.fork()

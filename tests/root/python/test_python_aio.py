@@ -102,6 +102,22 @@ class AioTest(PythonTest):
 
         self.run_in_loop(body)
 
+    def test_asked_once_a_refusal_is_raised_and_else_it_is_asked_until_there_is_room(self):
+        async def body(client, sandbox):
+            made = await client.create_many(200, "small")
+            held = [one.id for one in made if isinstance(one, dsec.aio.Sandbox)]
+            try:
+                late = asyncio.create_task(client.create("small", request_timeout=60 * SLOWNESS))
+                with self.assertRaises(dsec.DsecRefusedError):  # not in an hour
+                    await client.create("small", request_timeout=3600, once=True)
+                self.assertFalse(late.done())
+                await client.destroy(held[:10])
+                held.append((await late).id)
+            finally:
+                await client.destroy(held)
+
+        self.run_in_loop(body)
+
     def test_a_cancelled_create_leaves_nothing(self):
         async def body(client, sandbox):
             for seconds in (0, 0.001, 0.003, 0.01, 0.03):
