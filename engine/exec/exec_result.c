@@ -154,7 +154,7 @@ static void record_write(struct tenancy *tenancy, const uint8_t id[16], const st
 	char payload[sizeof(struct dsec_wire_result) + sizeof(struct dsec_wire_status)];
 
 	emission_write(&nobody, e, &event, payload);
-	claim_record(tenancy, id, &event, payload, event.bytes);
+	claim_record(tenancy, id, &event, payload);
 }
 
 static void exec_record(const struct exec *exec, const struct dsec_wire_result *result)

@@ -416,11 +416,10 @@ void call_begin(struct invocation *invocation)
 	struct call *call = pool_take(&shard->functions.calls);
 
 	assert(call);
-	invocation_next(invocation, &input);
+	call->index = invocation_next(invocation, &input);
 	call->shard = shard;
 	call->function = function;
 	call->invocation = invocation;
-	call->index = invocation->index++;
 	call->input = invocation->part->request->payload.payload + input.at;
 	call->input_bytes = input.bytes;
 	call->child_fds[0] = call->child_fds[1] = call->child_fds[2] = -1;

@@ -102,8 +102,8 @@ void call_clock_stop(struct call *call);
 /* ---- call_queue.c ---- */
 
 struct emission;
-/* The next input, which is there. */
-void invocation_next(struct invocation *invocation, struct dsec_wire_ref *ret);
+/* The next input, which is there; its number. */
+uint32_t invocation_next(struct invocation *invocation, struct dsec_wire_ref *ret);
 /* A call is over, and this is its DONE; the invocation may be gone afterwards. */
 void invocation_called(struct invocation *invocation, const struct emission *done);
 /* For what is said to who has to wait. */

@@ -185,7 +185,10 @@ static void invocation_drop(struct invocation *invocation)
 
 	for (int i = 0; invocation->dropped && i < REFUSALS_PER_TURN; i++) {
 		invocation->dropped--;
-		e.index = (uint16_t)--invocation->end;
+		do
+			invocation->end--;
+		while (claim_has_called(part->request, invocation->end));
+		e.index = (uint16_t)invocation->end;
 		if (!part->cancelled)
 			tenancy_of(part)->stats.refused++;
 		part_emit(part, &e);
@@ -222,12 +225,33 @@ static void invocation_step(struct invocation *invocation)
 	}
 }
 
-void invocation_next(struct invocation *invocation, struct dsec_wire_ref *ret)
+static void input_take(struct invocation *invocation, struct dsec_wire_ref *ret)
 {
 	const struct request *request = invocation->part->request;
 
 	/* The list was checked as a whole. */
 	(void)wire_next(&request->payload, &request->body.invoke.inputs, &invocation->cursor, ret);
+	invocation->index++;
+}
+
+uint32_t invocation_next(struct invocation *invocation, struct dsec_wire_ref *ret)
+{
+	while (claim_has_called(invocation->part->request, invocation->index))
+		input_take(invocation, ret);
+	input_take(invocation, ret);
+	return invocation->index - 1;
+}
+
+/* Of its share; those before it that have their verdict are none. */
+static uint32_t inputs_uncalled(const struct part *part)
+{
+	uint32_t count = part->count;
+
+	if (!part->request->claim.called)
+		return count; /* and whatever it says is not checked yet */
+	for (uint32_t i = 0; i < part->count; i++)
+		count -= claim_has_called(part->request, part->first + i);
+	return count;
 }
 
 void invocation_called(struct invocation *invocation, const struct emission *done)
@@ -291,9 +315,9 @@ void invoke_part(struct part *part)
 	struct status s = invoke_check(part, &function);
 	struct dsec_wire_ref passed;
 	struct invocation *invocation;
-	uint32_t room;
+	uint32_t room, count = inputs_uncalled(part);
 
-	if (s.code || !part->count) {
+	if (s.code || !count) {
 		part_end(part, &s, NULL);
 		return;
 	}
@@ -308,11 +332,11 @@ void invoke_part(struct part *part)
 	invocation->function = function;
 	invocation->credit = CREDIT;
 	function->invocations++;
-	for (invocation->index = 0; invocation->index < part->first; invocation->index++)
-		invocation_next(invocation, &passed);
+	while (invocation->index < part->first)
+		input_take(invocation, &passed);
 	room = function->waiting < CALLS_WAITING_MAX ? CALLS_WAITING_MAX - function->waiting : 0;
-	invocation->left = part->count < room ? part->count : room;
-	invocation->dropped = part->count - invocation->left;
+	invocation->left = count < room ? count : room;
+	invocation->dropped = count - invocation->left;
 	invocation->end = part->first + part->count;
 	function->waiting += invocation->left;
 	invocation_step(invocation);

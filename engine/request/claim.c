@@ -16,7 +16,7 @@
 #include "engine/shard.h"
 #include "engine/tenant/tenancy.h"
 
-enum { ROWS_MAX = 1024 };
+enum { ROWS_MAX = 1024 /* of a change */ };
 
 /* ---- what has to be claimed ---- */
 
@@ -32,6 +32,7 @@ static bool has_effects(const struct request *request)
 	case DSEC_OP_SIGNAL:
 	case DSEC_OP_RESIZE:
 	case DSEC_OP_PORT:
+	case DSEC_OP_INVOKE:
 		return true;
 	case DSEC_OP_FILE:
 		verb = request->body.file.verb;
@@ -111,17 +112,30 @@ static uint64_t body_hash(const struct request *request)
 
 static int again(struct claim *claim, const struct record *record)
 {
-	uint32_t bytes = record->last.bytes + record->row_count * sizeof *claim->rows;
+	uint32_t bytes = record->last.bytes + record->log_bytes;
 
 	claim->state = CLAIM_AGAIN;
 	claim->is_running = record->state == RECORD_RUNNING;
 	claim->last = record->last;
-	claim->row_count = record->row_count;
+	claim->log_bytes = record->log_bytes;
 	claim->payload = malloc(bytes + 1);
 	if (!claim->payload)
 		return -ENOMEM;
 	if (bytes)
 		memcpy(claim->payload, record->payload, bytes);
+	return 0;
+}
+
+/* The rest of it is done now: what was told so far is the beginning of its log. */
+static int resume(struct claim *claim, struct record *record)
+{
+	claim->log.bytes = malloc(record->log_bytes);
+	claim->called = calloc(1, DSEC_INVOKE_INPUTS_MAX / 8);
+	if (!claim->log.bytes || !claim->called)
+		return -ENOMEM;
+	memcpy(claim->log.bytes, record->payload + record->last.bytes, record->log_bytes);
+	claim->log_bytes = record->log_bytes;
+	record->state = RECORD_RUNNING;
 	return 0;
 }
 
@@ -135,6 +149,8 @@ static void claim_look(struct request *request, struct shard *at)
 	claim->state = CLAIM_NEW;
 	if (r == -ESTALE && may_be_repeated(request))
 		claim->state = CLAIM_NONE;
+	else if (r == -EEXIST && record->state == RECORD_PARTIAL)
+		r = resume(claim, record);
 	else if (r == -EEXIST &&
 		 (record->state == RECORD_ENDED || request->entry.op == DSEC_OP_EXEC))
 		r = again(claim, record);
@@ -153,11 +169,15 @@ static bool op_replays(const struct request *request)
 	       (request->entry.op == DSEC_OP_CREATE && !claim->last.code);
 }
 
-/* The first one's last event, as this one's. */
 void claim_answer(struct part *part)
 {
 	struct claim *claim = &part->request->claim;
+	struct dsec_ring_event event;
+	const char *payload;
 
+	for (uint32_t at = 0; claim_log_next(claim->payload + claim->last.bytes, claim->log_bytes,
+					     &at, &event, &payload);)
+		part_repeat(part, &event, payload);
 	part->final = claim->last;
 	part->final.ticket = part->request->entry.ticket;
 	part->final.flags =
@@ -190,17 +210,30 @@ uint32_t claim_shard(const uint8_t id[16], uint32_t shards)
 	return id[15] % shards;
 }
 
-static void rows_post(struct request *request)
+/* What goes on: its log is made anew from what there is of it, and that is told. */
+static void log_resume(struct request *request)
 {
-	const struct claim *claim = &request->claim;
+	struct claim *claim = &request->claim;
+	struct claim_log before = claim->log;
+	struct dsec_ring_event event;
+	const char *payload;
 
-	for (uint32_t i = 0; i < claim->row_count; i++) {
-		struct emission e = { .kind = DSEC_EV_ROW, .flags = DSEC_EVENT_REPLAYED };
-
-		memcpy(&e.subject, claim->payload + claim->last.bytes + i * sizeof e.subject,
-		       sizeof e.subject);
-		request_post(request, &e);
+	claim->log = (struct claim_log){ 0 };
+	for (uint32_t at = 0;
+	     claim_log_next(before.bytes, claim->log_bytes, &at, &event, &payload);) {
+		claim_log_add(&claim->log, &event, payload);
+		request_repeat(request, &event, payload);
+		if (event.kind == DSEC_EV_DONE)
+			claim->called[event.index / 8] |= (uint8_t)(1 << event.index % 8);
 	}
+	free(before.bytes);
+}
+
+bool claim_has_called(const struct request *request, uint32_t index)
+{
+	const uint8_t *called = request->claim.called;
+
+	return called && index < DSEC_INVOKE_INPUTS_MAX && called[index / 8] & 1 << index % 8;
 }
 
 /* What has been held back goes on, whatever became of the request that it names. */
@@ -223,10 +256,11 @@ static void claim_heard(struct request *request)
 	if (claim->state == CLAIM_REFUSED) {
 		request_refuse(request, &claim->status);
 	} else if (claim->state == CLAIM_AGAIN && !op_replays(request)) {
-		rows_post(request);
 		request_stand_alone(request);
 		claim_answer(&request->only);
 	} else {
+		if (claim->called)
+			log_resume(request);
 		request_go(request);
 		request_cancel_again(request);
 	}
@@ -293,30 +327,43 @@ bool claim_holds(struct request *request)
 	return true;
 }
 
-void claim_note_row(struct request *request, struct dsec_wire_id id)
+bool claim_notes(const struct request *request)
 {
-	struct claim *claim = &request->claim;
+	const uint16_t op = request->entry.op;
 
-	if (claim->state != CLAIM_NEW)
+	return request->claim.state == CLAIM_NEW && (op == DSEC_OP_CHANGE || op == DSEC_OP_INVOKE);
+}
+
+/* A call that was not made may be asked again: it has no place in the log. */
+static bool is_no_answer(const struct request *request, const struct dsec_ring_event *event)
+{
+	return event->code == DSEC_REFUSED || (request->detached && event->code == DSEC_CANCELLED);
+}
+
+void claim_note(struct request *request, const struct dsec_ring_event *event, const char *payload)
+{
+	struct claim_log *log = &request->claim.log;
+
+	if (!claim_notes(request) || is_no_answer(request, event))
 		return;
-	if (!claim->rows)
-		claim->rows = calloc(ROWS_MAX, sizeof *claim->rows);
-	if (claim->rows && claim->rows_noted < ROWS_MAX)
-		claim->rows[claim->rows_noted] = id;
-	claim->rows_noted++;
+	if (request->entry.op == DSEC_OP_CHANGE && log->count >= ROWS_MAX)
+		log->is_lost = true;
+	claim_log_add(log, event, payload);
 }
 
 void claim_free(struct claim *claim)
 {
 	free(claim->payload);
-	free(claim->rows);
+	free(claim->log.bytes);
+	free(claim->called);
 }
 
 /* ---- the end ---- */
 
 struct record_mail {
 	struct mail mail;
-	uint32_t tenant, bytes, row_count;
+	uint32_t tenant, log_bytes;
+	bool is_partial;
 	uint8_t id[16];
 	struct dsec_ring_event last;
 	char payload[];
@@ -325,11 +372,15 @@ struct record_mail {
 static void record_write(struct shard *shard, const struct record_mail *m)
 {
 	struct records *records = &shard->tenancies[m->tenant].records;
+	const struct record_end end = { .last = &m->last,
+					.payload = m->payload,
+					.log_bytes = m->log_bytes,
+					.is_partial = m->is_partial };
 
-	if (m->last.code == DSEC_REFUSED)
+	if (m->last.code == DSEC_REFUSED && !m->is_partial)
 		record_forget(records, m->id);
 	else
-		record_end(records, m->id, &m->last, m->payload, m->row_count);
+		record_end(records, m->id, &end);
 }
 
 static void record_arrived(struct mail *mail, void *owner)
@@ -340,33 +391,44 @@ static void record_arrived(struct mail *mail, void *owner)
 	free(m); /* the allocator takes memory of other threads back without a lock */
 }
 
-void claim_record(struct tenancy *tenancy, const uint8_t id[16], const struct dsec_ring_event *last,
-		  const char *payload, uint32_t bytes)
+static void record_send(struct tenancy *tenancy, const uint8_t id[16], const struct record_end *end,
+			const struct claim_log *log)
 {
 	struct shard *from = tenancy->shard;
 	struct shard *to = from->node->shards[claim_shard(id, from->node->shard_count)];
+	uint32_t bytes = end->last->bytes;
 	struct record_mail *m;
 
 	if (wire_is_zero(id, 16))
 		return;
-	m = malloc(sizeof *m + bytes);
+	m = malloc(sizeof *m + bytes + log->used);
 	if (!m) {
 		/* It stays as if it were under way: never told as done, never run again. */
 		log_error("record of a request lost err=ENOMEM, continuing");
 		return;
 	}
 	*m = (struct record_mail){ .tenant = tenancy->tenant->index,
-				   .bytes = bytes,
-				   .last = *last };
-	m->row_count = (uint32_t)((bytes - last->bytes) / sizeof(struct dsec_wire_id));
+				   .log_bytes = log->used,
+				   .is_partial = end->is_partial,
+				   .last = *end->last };
 	memcpy(m->id, id, sizeof m->id);
 	if (bytes)
-		memcpy(m->payload, payload, bytes);
+		memcpy(m->payload, end->payload, bytes);
+	if (log->used)
+		memcpy(m->payload + bytes, log->bytes, log->used);
 	m->mail.deliver = record_arrived;
 	if (from == to)
 		record_arrived(&m->mail, to);
 	else
 		shard_send(from, to, &m->mail);
+}
+
+void claim_record(struct tenancy *tenancy, const uint8_t id[16], const struct dsec_ring_event *last,
+		  const char *payload)
+{
+	static const struct claim_log none;
+
+	record_send(tenancy, id, &(struct record_end){ .last = last, .payload = payload }, &none);
 }
 
 /* Nothing of it happened: it may be asked again. */
@@ -376,48 +438,52 @@ static bool is_undone(const struct request *request, const struct dsec_ring_even
 
 	for (uint32_t i = 0; i < request->part_count; i++)
 		undone &= request->parts[i].undone;
-	return undone || last->code == DSEC_REFUSED ||
-	       (request->detached && last->code == DSEC_CANCELLED);
+	return undone || is_no_answer(request, last);
 }
 
-static void rows_record(struct request *request, const struct dsec_ring_event *last,
-			const char *payload)
+/* It happened, and what came of it is not kept. */
+static void unknown_record(struct request *request)
 {
-	const struct claim *claim = &request->claim;
-	uint32_t bytes = last->bytes + claim->rows_noted * (uint32_t)sizeof *claim->rows;
 	struct tenancy *tenancy = &request->home->tenancies[request->tenant->index];
-	auto_free char *all = malloc(bytes + 1);
 	struct emission e = { .kind = DSEC_EV_DONE,
 			      .status = { .code = DSEC_UNKNOWN,
 					  .blame = DSEC_BLAME_PLATFORM,
 					  .table = "request",
 					  .step = "request_id",
-					  .detail = "it ran; which it changed is not kept" } };
+					  .detail = "it ran; what came of it is not kept" } };
 	struct dsec_ring_event unknown;
 	char text[sizeof(struct dsec_wire_status)];
 
-	if (!all || !claim->rows || claim->rows_noted > ROWS_MAX) {
-		emission_write(request, &e, &unknown, text);
-		claim_record(tenancy, request->entry.request_id, &unknown, text, unknown.bytes);
-		return;
-	}
-	if (last->bytes)
-		memcpy(all, payload, last->bytes);
-	memcpy(all + last->bytes, claim->rows, bytes - last->bytes);
-	claim_record(tenancy, request->entry.request_id, last, all, bytes);
+	emission_write(request, &e, &unknown, text);
+	claim_record(tenancy, request->entry.request_id, &unknown, text);
+}
+
+/* Of several calls some were not made, and it was not the caller who gave them up. */
+static bool is_partly_called(const struct request *request, const struct dsec_ring_event *event)
+{
+	return request->entry.op == DSEC_OP_INVOKE && request->body.invoke.inputs.count > 1 &&
+	       request->claim.log.ends < request->body.invoke.inputs.count &&
+	       (event->code == DSEC_OK || event->code == DSEC_REFUSED);
 }
 
 void claim_end(struct request *request, const struct dsec_ring_event *last, const char *payload)
 {
 	struct dsec_ring_event event = *last;
 	struct tenancy *tenancy = &request->home->tenancies[request->tenant->index];
+	struct claim_log *log = &request->claim.log;
+	struct record_end end = { .last = &event, .payload = payload };
 
 	if (request->claim.state != CLAIM_NEW || request->entry.op == DSEC_OP_EXEC)
 		return;
 	if (is_undone(request, last))
 		event.code = DSEC_REFUSED;
-	if (request->claim.rows_noted)
-		rows_record(request, &event, payload);
+	if (request->entry.op == DSEC_OP_INVOKE && request->body.invoke.inputs.count == 1)
+		claim_log_end(log, last, payload);
+	end.is_partial = is_partly_called(request, &event) && log->ends;
+	if (is_partly_called(request, &event) && !log->ends)
+		event.code = DSEC_REFUSED;
+	if (log->is_lost)
+		unknown_record(request);
 	else
-		claim_record(tenancy, request->entry.request_id, &event, payload, event.bytes);
+		record_send(tenancy, request->entry.request_id, &end, log);
 }

@@ -15,6 +15,7 @@
 
 #include "dsec/ring.h"
 #include "engine/base/io.h"
+#include "engine/request/claim_log.h"
 #include "engine/request/status.h"
 
 struct part;
@@ -41,10 +42,10 @@ struct claim {
 	bool is_running;
 	struct dsec_ring_event last;
 	char *payload;
-	uint32_t row_count; /* ids behind the event's payload */
-	/* while it is the first: sandboxes that were changed */
-	struct dsec_wire_id *rows;
-	uint32_t rows_noted;
+	uint32_t log_bytes; /* behind the event's payload */
+	/* while it is the first: what was told, of ops that are to tell it again */
+	struct claim_log log;
+	uint8_t *called; /* of calls that go on: bits of inputs that have their verdict */
 	/* INPUT and CREDIT that came while it was asked, in their order */
 	struct request *waiting, **waiting_last, *next_waiting;
 };
@@ -55,17 +56,21 @@ uint32_t claim_shard(const uint8_t id[16], uint32_t shards);
 bool claim_begin(struct request *request);
 /* The part may run. Else it was ended. */
 bool claim_of_part(struct part *part);
-/* The first one's last event ends the part. */
+/* What the first one told is told again, and its last event ends the part. */
 void claim_answer(struct part *part);
 /* A request that names one whose claim is asked waits behind it. True: it does. */
 bool claim_holds(struct request *request);
-/* A row of a change that is sent. */
-void claim_note_row(struct request *request, struct dsec_wire_id id);
+/* An event that is sent before the last. */
+void claim_note(struct request *request, const struct dsec_ring_event *event, const char *payload);
+/* It is noted, whoever hears of it. */
+bool claim_notes(const struct request *request);
+/* Of calls that go on: this input has its verdict already. */
+bool claim_has_called(const struct request *request, uint32_t index);
 void claim_end(struct request *request, const struct dsec_ring_event *last, const char *payload);
 void claim_free(struct claim *claim);
 /*
- * From any shard: how it ended, for ops that go on after their requests. REFUSED: nothing of it
- * happened, and the id may be used again.
+ * From any shard: how it ended, for ops that go on after their requests; the payload has the
+ * event's bytes. REFUSED: nothing of it happened, and the id may be used again.
  */
 void claim_record(struct tenancy *tenancy, const uint8_t id[16], const struct dsec_ring_event *last,
-		  const char *payload, uint32_t bytes);
+		  const char *payload);

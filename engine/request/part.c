@@ -60,38 +60,82 @@ static void event_deliver(struct mail *mail, void *owner)
 	struct event_mail *m = container_of(mail, struct event_mail, mail);
 
 	(void)owner; /* the request's home */
-	if (m->request->entry.op == DSEC_OP_CHANGE && m->event.kind == DSEC_EV_ROW)
-		claim_note_row(m->request, m->event.subject);
+	claim_note(m->request, &m->event, m->payload);
 	if (!m->request->detached)
 		channel_post(m->request->channel, &m->event, m->payload);
 	free(m); /* the allocator takes memory of other threads back without a lock */
 }
 
-void part_emit(struct part *part, const struct emission *e)
+/* NULL: nobody hears of it, or there is no memory. */
+static struct event_mail *event_new(struct part *part, uint32_t bytes)
 {
 	struct request *request = part->request;
-	uint32_t bytes = emission_bytes(e);
 	struct event_mail *m;
 
-	/* What was changed is recorded, whoever hears of it. */
-	if (request->detached && request->home == part->shard &&
-	    request->entry.op != DSEC_OP_CHANGE)
-		return;
+	if (request->detached && request->home == part->shard && !claim_notes(request))
+		return NULL;
 	m = malloc(sizeof *m + bytes);
 	if (!m) {
 		/* The event is lost, so the request must not end well. */
 		struct status s = status_of_errno(-ENOMEM, "request", "event");
 
 		status_merge(&part->status, &s);
-		return;
+		return NULL;
 	}
 	m->request = request;
 	m->mail.deliver = event_deliver;
-	emission_write(request, e, &m->event, m->payload);
-	if (request->home == part->shard)
-		event_deliver(&m->mail, request->home);
+	return m;
+}
+
+static void event_send(struct part *part, struct event_mail *m)
+{
+	struct shard *home = part->request->home;
+
+	if (home == part->shard)
+		event_deliver(&m->mail, home);
 	else
-		shard_send(part->shard, request->home, &m->mail);
+		shard_send(part->shard, home, &m->mail);
+}
+
+void part_emit(struct part *part, const struct emission *e)
+{
+	struct event_mail *m = event_new(part, emission_bytes(e));
+
+	if (!m)
+		return;
+	emission_write(part->request, e, &m->event, m->payload);
+	event_send(part, m);
+}
+
+static struct dsec_ring_event event_again(const struct request *request,
+					  const struct dsec_ring_event *event)
+{
+	struct dsec_ring_event again = *event;
+
+	again.ticket = request->entry.ticket;
+	again.flags |= DSEC_EVENT_REPLAYED;
+	return again;
+}
+
+void part_repeat(struct part *part, const struct dsec_ring_event *event, const char *payload)
+{
+	struct event_mail *m = event_new(part, event->bytes);
+
+	if (!m)
+		return;
+	m->event = event_again(part->request, event);
+	if (event->bytes)
+		memcpy(m->payload, payload, event->bytes);
+	event_send(part, m);
+}
+
+void request_repeat(struct request *request, const struct dsec_ring_event *event,
+		    const char *payload)
+{
+	const struct dsec_ring_event again = event_again(request, event);
+
+	if (!request->detached)
+		channel_post(request->channel, &again, payload);
 }
 
 void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))

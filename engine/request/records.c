@@ -100,8 +100,7 @@ static void record_unlink(struct records *records, const struct record *record)
 static void payload_drop(struct records *records, struct record *record)
 {
 	if (record->payload)
-		records->bytes -=
-			record->last.bytes + record->row_count * sizeof(struct dsec_wire_id);
+		records->bytes -= record->last.bytes + record->log_bytes;
 	free(record->payload);
 	record->payload = NULL;
 }
@@ -160,11 +159,10 @@ int record_begin(struct records *records, const uint8_t id[16], uint64_t body, s
 	return 0;
 }
 
-void record_end(struct records *records, const uint8_t id[16], const struct dsec_ring_event *last,
-		const char *payload, uint32_t row_count)
+void record_end(struct records *records, const uint8_t id[16], const struct record_end *end)
 {
 	struct record *record = record_find(records, id);
-	size_t bytes = last->bytes + row_count * sizeof(struct dsec_wire_id);
+	size_t bytes = end->last->bytes + end->log_bytes;
 
 	if (!record)
 		return;
@@ -175,10 +173,10 @@ void record_end(struct records *records, const uint8_t id[16], const struct dsec
 		return;
 	}
 	if (bytes)
-		memcpy(record->payload, payload, bytes);
-	record->state = RECORD_ENDED;
-	record->last = *last;
-	record->row_count = row_count;
+		memcpy(record->payload, end->payload, bytes);
+	record->state = end->is_partial ? RECORD_PARTIAL : RECORD_ENDED;
+	record->last = *end->last;
+	record->log_bytes = end->log_bytes;
 	records->bytes += bytes;
 	bytes_evict(records);
 }

@@ -20,7 +20,8 @@
  */
 enum { RECORD_AHEAD_MS_MAX = 1000 };
 
-enum record_state { RECORD_FREE, RECORD_RUNNING, RECORD_ENDED };
+/* PARTIAL: it ended before all of it was done, and the same again does the rest. */
+enum record_state { RECORD_FREE, RECORD_RUNNING, RECORD_PARTIAL, RECORD_ENDED };
 
 struct record {
 	uint8_t id[16];
@@ -29,7 +30,7 @@ struct record {
 	uint64_t at_ms; /* of the id */
 	uint64_t body;	/* what it asked for, in short */
 	struct dsec_ring_event last;
-	uint32_t row_count; /* ids behind the event's own payload */
+	uint32_t log_bytes; /* behind the event's own payload: see claim_log.h */
 	char *payload;
 };
 
@@ -68,9 +69,16 @@ void records_done(struct records *records);
 int record_begin(struct records *records, const uint8_t id[16], uint64_t body, struct record **ret);
 /* An id from before what is remembered; never the zero id. */
 bool record_is_stale(const struct records *records, const uint8_t id[16]);
-/* How it ended; nothing happens when the record went meanwhile. Ids lie behind the payload. */
-void record_end(struct records *records, const uint8_t id[16], const struct dsec_ring_event *last,
-		const char *payload, uint32_t row_count);
+/* How a request ended. The log lies behind the event's payload. */
+struct record_end {
+	const struct dsec_ring_event *last;
+	const char *payload;
+	uint32_t log_bytes;
+	bool is_partial;
+};
+
+/* Nothing happens when the record went meanwhile. */
+void record_end(struct records *records, const uint8_t id[16], const struct record_end *end);
 /* Nothing of it happened: the same id may be asked again. */
 void record_forget(struct records *records, const uint8_t id[16]);
 /* What to say about a request that has a record already (and is under way), or none any more. */

@@ -448,11 +448,9 @@ static uint32_t request_first_shard(struct request *request, enum target target)
 		return (uint32_t)(request->entry.subject.lo >> DSEC_ID_SHARD_SHIFT);
 	case TARGET_TURNS:
 		return 0;
-	case TARGET_CREATE:
+	case TARGET_SHARED:
 	case TARGET_ID:
 		return shard_of_id(request);
-	case TARGET_INVOKE:
-		return ++request->home->rotation % request->home->node->shard_count;
 	case TARGET_JOURNAL:
 		return SUBSCRIPTIONS_SHARD;
 	case TARGET_TICKET:
@@ -465,7 +463,7 @@ static int request_spread(struct request *request, const struct op_info *op)
 {
 	struct node *node = request->home->node;
 	uint32_t first = request_first_shard(request, op->target);
-	const bool is_shared = op->target == TARGET_CREATE || op->target == TARGET_INVOKE;
+	const bool is_shared = op->target == TARGET_SHARED;
 
 	request->parts = &request->only;
 	request->part_count = 1;
@@ -524,16 +522,6 @@ void request_go(struct request *request)
 
 	for (uint32_t i = 0; i < (turns ? 1 : request->part_count); i++)
 		part_send(&request->parts[i], 0);
-}
-
-void request_post(struct request *request, const struct emission *e)
-{
-	struct dsec_ring_event event;
-	char payload[sizeof(struct dsec_wire_status)];
-
-	emission_write(request, e, &event, payload);
-	if (!request->detached)
-		channel_post(request->channel, &event, payload);
 }
 
 bool request_has_place(const struct channel *channel)

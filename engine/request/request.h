@@ -120,7 +120,10 @@ void request_go(struct request *request);
 void request_cancel_again(struct request *request);
 void request_stand_alone(struct request *request);
 void request_refuse(struct request *request, const struct status *status);
-void request_post(struct request *request, const struct emission *e);
+/* An event of an earlier request of this id; the other from its part. */
+void request_repeat(struct request *request, const struct dsec_ring_event *event,
+		    const char *payload);
+void part_repeat(struct part *part, const struct dsec_ring_event *event, const char *payload);
 
 /* Delivered at the request's home, behind all that the part emitted. */
 void request_part_home(struct mail *mail, void *owner);

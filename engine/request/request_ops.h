@@ -10,17 +10,16 @@ struct part;
 struct request;
 
 /*
- * TURNS: all shards, one after the other in order of their numbers. CREATE, INVOKE: one shard, or
- * where there is more to do a share of it for each. ID: the shard of its request id.
+ * TURNS: all shards, one after the other in order of their numbers. SHARED: the shard of its
+ * request id, or where there is more to do a share of it for each. ID: that shard.
  */
 enum target {
 	TARGET_HOME,
 	TARGET_SUBJECT,
 	TARGET_ALL,
 	TARGET_TURNS,
-	TARGET_CREATE,
+	TARGET_SHARED,
 	TARGET_ID,
-	TARGET_INVOKE,
 	TARGET_TICKET,
 	TARGET_JOURNAL
 };

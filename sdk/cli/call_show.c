@@ -31,6 +31,7 @@ void call_take(struct call_shown *call, const struct dsec_event *event)
 			call->result = *(const struct dsec_called *)event->body;
 		return;
 	}
+	call->is_cut |= event->kind == DSEC_EV_GAP; /* from the record, which has not all of it */
 	if (event->kind != DSEC_EV_DATA || which > 1)
 		return;
 	char *grown = realloc(call->bytes[which], call->counts[which] + event->bytes);

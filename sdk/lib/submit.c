@@ -49,15 +49,15 @@ int dsec__random(struct dsec *d, uint8_t *bytes, uint32_t count)
 }
 
 /*
- * A byte for the shard that shall have the record: the one that is asked anyway. Creates go to the
- * shards by it: in turn is more even than by chance.
+ * A byte for the shard that shall have the record: the one that is asked anyway. Creates and
+ * calls go to the shards by it: in turn is more even than by chance.
  */
 static uint32_t record_shard(const struct dsec *d, const struct dsec_ring_request *request,
 			     uint32_t chance)
 {
 	uint32_t shard = (uint32_t)(request->subject.lo >> DSEC_ID_SHARD_SHIFT);
 
-	if (request->op == DSEC_OP_CREATE)
+	if (request->op == DSEC_OP_CREATE || request->op == DSEC_OP_INVOKE)
 		return d->id_next;
 	if (!request->subject.lo && d->welcome.home_shard)
 		shard = d->welcome.home_shard - 1;
@@ -144,7 +144,7 @@ static int64_t request_try(struct dsec *d, const struct dsec_call *call,
 		dsec__ticket_release(d, ticket);
 		return r;
 	}
-	d->id_next += submission->op == DSEC_OP_CREATE;
+	d->id_next += submission->op == DSEC_OP_CREATE || submission->op == DSEC_OP_INVOKE;
 	submission->payload = NULL;
 	dsec__ticket_depart(d, ticket);
 	ticket->capture = submission->capture;

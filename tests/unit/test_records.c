@@ -84,7 +84,7 @@ Test(records, the_end_is_remembered_with_its_result)
 	cr_assert_eq(records_start(&records, now_ms(), records_clock_ns()), 0);
 	entry = entry_at(now_ms() + 1, 7);
 	cr_assert_eq(record_begin(&records, entry.request_id, BODY, &record), 0);
-	record_end(&records, entry.request_id, &last, result, 0);
+	record_end(&records, entry.request_id, &(struct record_end){ &last, result, 0, false });
 	cr_assert_eq(record_begin(&records, entry.request_id, BODY, &record), -EEXIST);
 	cr_assert_eq(record->state, RECORD_ENDED);
 	cr_assert_eq(record->last.exec, 9);
@@ -103,7 +103,7 @@ Test(records, another_request_under_the_same_id_is_none)
 	entry = entry_at(now_ms() + 1, 7);
 	cr_assert_eq(record_begin(&records, entry.request_id, BODY, &record), 0);
 	cr_assert_eq(record_begin(&records, entry.request_id, BODY + 1, &record), -EBADE);
-	record_end(&records, entry.request_id, &last, NULL, 0);
+	record_end(&records, entry.request_id, &(struct record_end){ .last = &last });
 	cr_assert_eq(record_begin(&records, entry.request_id, BODY + 1, &record), -EBADE);
 	cr_assert_eq(record_refusal(-EBADE).code, DSEC_CONFLICT);
 	cr_assert_eq(record_refusal(-EBADE).retry_after_ms, 0);
@@ -127,7 +127,8 @@ Test(records, results_have_a_limit_of_bytes)
 		if (i == 0)
 			first = newest;
 		cr_assert_eq(record_begin(&records, newest.request_id, BODY, &record), 0);
-		record_end(&records, newest.request_id, &last, result, 0);
+		record_end(&records, newest.request_id,
+			   &(struct record_end){ &last, result, 0, false });
 		cr_assert_leq(records.bytes, BYTES_MAX);
 	}
 	cr_assert_eq(record_begin(&records, first.request_id, BODY, &record), -ESTALE);

@@ -88,14 +88,14 @@ enum dsec_call_flag {
 };
 
 /*
- * How a call is made. NULL, or a NULL queue: the events are fetched with dsec_wait().
- * timeout_ms 0: the engine's ceiling. request_id: the idempotency key (UUIDv7: its first 48 bits
- * are milliseconds of the engine's clock); zero: the library makes one. Under one id of a tenant
- * what changes something (a create, destroy, change, exec, signal, resize, port, function that is
+ * How a call is made. NULL, or a NULL queue: the events are fetched with dsec_wait(). timeout_ms
+ * 0: the engine's ceiling. request_id: the idempotency key (UUIDv7: its first 48 bits are
+ * milliseconds of the engine's clock); zero: the library makes one. Under one id of a tenant what
+ * changes something (a create, destroy, change, exec, call, signal, resize, port, function that is
  * registered or removed, image that is imported or removed, file that is written, made, removed or
  * renamed) happens once: the same again has the first one's result, with DSEC_REPLAYED; another
- * request is DSEC_CONFLICT, and so is the same while it is under way, with a time; an id older than
- * what the engine remembers is DSEC_UNKNOWN.
+ * request is DSEC_CONFLICT, and so is the same while it is under way, with a time; an id older
+ * than what the engine remembers is DSEC_UNKNOWN.
  *
  * What the engine refuses for want of room (DSEC_REFUSED) has not happened. With a timeout the
  * library asks again, under the same id, after the engine's retry_after_ms and up to half as long

@@ -70,8 +70,9 @@ struct dsec_called {
  * why it was not made: DSEC_REFUSED with retry_after_ms, where too many wait. With one input that
  * is the last event; with more the last comes after all of them and has no body.
  *
- * A call whose connection goes is ended. One that is asked for again runs again: nothing of a call
- * stays, so nothing but time is lost.
+ * A call whose connection goes is ended. Asked again under its request id, each input that had its
+ * verdict has it again, with DSEC_REPLAYED, and the others are called. Of what they wrote 128 KiB a
+ * request are kept for that; a DSEC_EV_GAP, with offset and bytes, stands for the rest.
  */
 int64_t dsec_invoke(struct dsec *d, const struct dsec_call *call, struct dsec_id function,
 		    const struct dsec_bytes *inputs, uint32_t count);

@@ -41,7 +41,8 @@ struct dsec_wire_function_row {
 /*
  * One call per input. Of each, by its index and in any order: DATA of stream 1 and of stream 2,
  * then DONE with a dsec_wire_called, or with the status that says why it was not made. One input:
- * that DONE is the LAST. More: the LAST comes after all of them, without a body.
+ * that DONE is the LAST. More: the LAST comes after all of them, without a body. Told again under a
+ * request id there may be a GAP, as of an exec's streams, for what is not kept.
  */
 struct dsec_wire_invoke {
 	uint32_t size, flags; /* flags: 0 */

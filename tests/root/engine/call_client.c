@@ -100,8 +100,12 @@ static void calls_take(struct calls *calls, const struct dsec_event *event)
 	if (event->kind == DSEC_EV_DATA) {
 		expect(!called->times);
 		called_write(called, event);
+	} else if (event->kind == DSEC_EV_GAP) {
+		expect(event->offset == called->counts[event->stream - 1]);
+		called->missing += event->bytes;
 	} else if (event->kind == DSEC_EV_DONE && !(event->flags & DSEC_LAST && calls->count > 1)) {
 		called->times++;
+		called->is_replayed = event->flags & DSEC_REPLAYED;
 		called->status = event->status;
 		if (event->body)
 			called->result = *(const struct dsec_called *)event->body;
@@ -128,6 +132,12 @@ struct calls calls_wait(struct dsec *d, int64_t ticket, uint32_t count)
 		dsec_event_free(event);
 	}
 	return calls;
+}
+
+struct calls calls_ask(struct dsec *d, const struct dsec_call *call, struct dsec_id id,
+		       const struct dsec_bytes *inputs, uint32_t count)
+{
+	return calls_wait(d, dsec_invoke(d, call, id, inputs, count), count);
 }
 
 struct calls calls_run(struct dsec *d, struct dsec_id id, const struct dsec_bytes *inputs,

@@ -17,7 +17,9 @@ struct called {
 	char *bytes[2];		   /* stdout, stderr; each ends with a NUL of ours */
 	size_t counts[2];
 	unsigned times; /* its DONE came */
-	double ms;	/* until then */
+	bool is_replayed;
+	uint64_t missing; /* of its output, as GAP */
+	double ms;	  /* until then */
 };
 
 /* What a request of several inputs came to. */
@@ -48,6 +50,9 @@ bool called_says(const struct called *called, const char *text);
 
 int64_t calls_start(struct dsec *d, struct dsec_id id, const struct dsec_bytes *inputs,
 		    uint32_t count);
+/* Under the call's request id. */
+struct calls calls_ask(struct dsec *d, const struct dsec_call *call, struct dsec_id id,
+		       const struct dsec_bytes *inputs, uint32_t count);
 struct calls calls_wait(struct dsec *d, int64_t ticket, uint32_t count);
 struct calls calls_run(struct dsec *d, struct dsec_id id, const struct dsec_bytes *inputs,
 		       uint32_t count);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "engine/base/cleanup.h"
+#include "tests/root/engine/call_client.h"
 #include "tests/root/engine/tenant_client.h"
 
 enum { SHARDS = 2 };
@@ -145,6 +146,157 @@ static int64_t ask(struct dsec *d, const struct dsec_call *call, struct dsec_id 
 		return dsec_destroy(d, call, &select);
 	}
 }
+
+/* ---- calls: each says what no other does ---- */
+
+enum { CALLS = 40 };
+
+static struct dsec_id chance_of(struct dsec *d, const char *name, const char *script)
+{
+	char text[160];
+
+	(void)snprintf(text, sizeof text, "head -c 8 /dev/urandom; read x; %s", script); /* fits */
+	return function_of(d, name, text, NULL);
+}
+
+static void inputs_fill(struct dsec_bytes *inputs, uint32_t count, const char *text)
+{
+	for (uint32_t i = 0; i < count; i++)
+		inputs[i] = (struct dsec_bytes){ text, strlen(text) };
+}
+
+static bool said_the_same(const struct calls *a, const struct calls *b)
+{
+	bool same = a->count == b->count && a->last.code == b->last.code;
+
+	for (uint32_t i = 0; same && i < a->count; i++) {
+		const struct called *one = &a->all[i], *two = &b->all[i];
+
+		same = one->times == 1 && two->times == 1 && two->is_replayed &&
+		       one->counts[0] >= 8 && two->counts[0] >= 8 &&
+		       !memcmp(one->bytes[0], two->bytes[0], 8) &&
+		       !memcmp(&one->result, &two->result, sizeof one->result) &&
+		       two->counts[0] + two->missing == one->counts[0];
+	}
+	return same;
+}
+
+static void calls_once(struct dsec *d, struct dsec_id id, uint32_t count, uint8_t shard)
+{
+	struct dsec_call call = id_at(engine_ms(), shard);
+	struct dsec_bytes inputs[CALLS + 1];
+
+	inputs_fill(inputs, CALLS + 1, "in\n");
+	auto_calls struct calls first = calls_ask(d, &call, id, inputs, count);
+	auto_calls struct calls again = calls_ask(d, &call, id, inputs, count);
+
+	expect(first.last.code == DSEC_OK && !first.all[0].is_replayed);
+	if (!expect(said_the_same(&first, &again)))
+		note("%u calls, record on shard %u: %u, then %u", count, shard, first.last.code,
+		     again.last.code);
+	auto_calls struct calls more = calls_ask(d, &call, id, inputs, count + 1);
+
+	inputs[count - 1].data = "un\n";
+	auto_calls struct calls other = calls_ask(d, &call, id, inputs, count);
+
+	expect(more.last.code == DSEC_CONFLICT && !more.last.retry_after_ms);
+	expect(other.last.code == DSEC_CONFLICT);
+}
+
+static void a_call_runs_once_under_an_id_and_its_verdict_is_told_again(struct engine *e)
+{
+	struct dsec_call old = id_at(engine_ms() - 3600 * 1000, 0);
+	struct dsec_id id = chance_of(e->d, "once", "exit 0");
+	struct dsec_id fails = chance_of(e->d, "fails", "exit 3");
+	const struct dsec_bytes input = { "", 0 };
+
+	for (uint8_t shard = 0; shard < SHARDS; shard++) {
+		calls_once(e->d, id, 1, shard);
+		calls_once(e->d, id, CALLS, shard);
+		calls_once(e->d, fails, 1, shard);
+	}
+	auto_calls struct calls never = calls_ask(e->d, &old, id, &input, 1);
+
+	expect(never.last.code == DSEC_UNKNOWN && !never.all[0].result.size);
+	expect(function_end(e->d, fails).code == DSEC_OK);
+	expect(function_end(e->d, id).code == DSEC_OK);
+}
+
+/* More than is kept, by one call and by many: what is there is its beginning. */
+static void what_is_not_kept_of_a_calls_output_is_a_gap(struct engine *e)
+{
+	const struct dsec_function_opts opts = { .output_bytes = 1 << 20 };
+	struct dsec_id id = function_of(e->d, "large",
+					"head -c 8 /dev/urandom; head -c 300000 /dev/zero", &opts);
+	struct dsec_bytes inputs[4];
+
+	inputs_fill(inputs, 4, "");
+	for (uint32_t count = 1; count <= 4; count += 3) {
+		struct dsec_call call = id_at(engine_ms(), (uint8_t)(count & 1));
+		auto_calls struct calls first = calls_ask(e->d, &call, id, inputs, count);
+		auto_calls struct calls again = calls_ask(e->d, &call, id, inputs, count);
+		uint64_t kept = 0, missing = 0;
+
+		expect(first.last.code == DSEC_OK && again.last.code == DSEC_OK);
+		for (uint32_t i = 0; i < count; i++) {
+			const struct called *called = &again.all[i];
+
+			expect(called->times == 1 && called->is_replayed && !first.all[i].missing);
+			expect(called->counts[0] + called->missing == 300008);
+			expect(!called->counts[0] ||
+			       !memcmp(called->bytes[0], first.all[i].bytes[0], 8));
+			kept += called->counts[0];
+			missing += called->missing;
+		}
+		expect(kept >= 64 << 10 && kept <= 128 << 10 && missing);
+	}
+	expect(function_end(e->d, id).code == DSEC_OK);
+}
+
+/* Who asks again after its connection went: verdicts that there were stand, the others are made. */
+static void calls_that_were_cut_off_go_on_under_their_id(struct engine *e)
+{
+	struct dsec_id id = chance_of(e->d, "cut", "[ $x != slow ] || exec sleep 1");
+	struct dsec_call call = id_at(engine_ms(), 0);
+	struct dsec_bytes inputs[CALLS];
+	struct dsec *d = engine_connect(e);
+	double seen[CALLS] = { 0 };
+	struct dsec_event *event;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CALLS; i++)
+		inputs_fill(&inputs[i], 1, i % 2 ? "slow\n" : "quick\n");
+	int64_t ticket = dsec_invoke(d, &call, id, inputs, CALLS);
+
+	while (count < CALLS / 2 && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
+		if (event->kind == DSEC_EV_DATA && expect(event->bytes == sizeof *seen))
+			memcpy(&seen[event->index], event->data, sizeof *seen);
+		count += event->kind == DSEC_EV_DONE && event->index % 2 == 0;
+		expect(!(event->flags & DSEC_LAST) || count == CALLS / 2);
+		dsec_event_free(event);
+	}
+	dsec_close(d);
+	auto_calls struct calls calls = { 0 };
+
+	do { /* while they end it is CONFLICT, with a time */
+		calls_done(&calls);
+		calls = calls_ask(e->d, &call, id, inputs, CALLS);
+	} while (calls.last.code == DSEC_CONFLICT && expect(calls.last.retry_after_ms));
+	expect(calls.last.code == DSEC_OK);
+	for (uint32_t i = 0; i < CALLS; i++) {
+		const struct called *called = &calls.all[i];
+
+		expect(called->times == 1 && called_is(called, DSEC_VERDICT_OK));
+		expect(i % 2 || (called->is_replayed && called->counts[0] == sizeof *seen &&
+				 !memcmp(called->bytes[0], &seen[i], sizeof *seen)));
+	}
+	auto_calls struct calls again = calls_ask(e->d, &call, id, inputs, CALLS);
+
+	expect(said_the_same(&calls, &again));
+	expect(function_end(e->d, id).code == DSEC_OK);
+}
+
+/* ---- sandboxes ---- */
 
 static struct dsec_id sandbox_on(struct dsec *d, uint8_t shard)
 {
@@ -294,6 +446,9 @@ static const struct claim ids[] = {
 	CLAIM(an_id_means_one_request_whatever_shard_it_is_for),
 	CLAIM(what_was_refused_did_not_happen_and_may_be_asked_again),
 	CLAIM(ids_too_old_or_of_the_future_are_refused),
+	CLAIM(a_call_runs_once_under_an_id_and_its_verdict_is_told_again),
+	CLAIM(what_is_not_kept_of_a_calls_output_is_a_gap),
+	CLAIM(calls_that_were_cut_off_go_on_under_their_id),
 };
 static const struct claim few[] = { CLAIM(a_tenants_records_go_oldest_first_and_no_others) };
 
