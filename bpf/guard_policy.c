@@ -144,6 +144,8 @@ static int rule_put(struct work *work, const struct guard_rule *rule, uint32_t n
 		if (rule->is_audit)
 			work->summary.processes_audited |= 1U << rule->value;
 		return 0;
+	case GUARD_RULE_DESTINATION:
+		return 0; /* guard_egress.c's; shown with the others */
 	}
 	return -EINVAL;
 }
@@ -266,6 +268,8 @@ uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *r
 	case GUARD_RULE_UNIX:
 	case GUARD_RULE_PROCESS:
 		return guard_capabilities(guard) & GUARD_LSM ? GUARD_LEVEL_BPF_LSM : 0;
+	case GUARD_RULE_DESTINATION:
+		return 0;
 	}
 	return 0;
 }

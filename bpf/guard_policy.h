@@ -20,6 +20,8 @@ enum guard_rule_kind {
 	GUARD_RULE_FAMILY,   /* value: AF_…; refused */
 	GUARD_RULE_UNIX,     /* text: path of a socket, or "@name" in the abstract; refused */
 	GUARD_RULE_PROCESS,  /* value: enum guard_process; refused */
+	/* text: "192.0.2.0/24 tcp/443"; bits: enum guard_destination_bits */
+	GUARD_RULE_DESTINATION,
 };
 
 enum guard_file_bits {
@@ -30,6 +32,8 @@ enum guard_file_bits {
 	GUARD_FILE_HIDE = 16,	 /* ENOENT, and nothing else */
 	GUARD_FILE_SUBTREE = 32, /* and all that is below */
 };
+
+enum guard_destination_bits { GUARD_DESTINATION_ALLOW = 1, GUARD_DESTINATION_DENY = 2 };
 
 enum guard_process {
 	GUARD_PROCESS_PTRACE_OUTSIDE = 1,
@@ -67,9 +71,33 @@ struct guard_rule {
 	const char *label; /* as in the document: "files.protect /usr/bin" */
 };
 
+enum { GUARD_PORT_RANGES_MAX = 8 };
+
+struct guard_ports {
+	uint16_t first, last; /* both included; of ICMP: its types */
+	uint8_t protocol;     /* IPPROTO_TCP, _UDP, _ICMP, _ICMPV6 */
+	uint16_t rule;	      /* that allows them */
+};
+
+/*
+ * What a policy allows to an address, or a range of them. Where several hold, the one with the most
+ * prefix bits does, alone: what matches none of its ports is refused. Where none holds nothing is
+ * allowed, and to metadata services never.
+ */
+struct guard_destination {
+	uint8_t address[16]; /* IPv6, or IPv4 as ::ffff:a.b.c.d */
+	uint8_t prefix_bits; /* of these 128 */
+	uint8_t port_count;  /* 0: refused by `rule` */
+	uint32_t rule;
+	struct guard_ports ports[GUARD_PORT_RANGES_MAX];
+};
+
 struct guard_policy {
 	uint32_t number; /* from 1; never used again while the engine lives */
 	uint32_t rule_count;
 	const struct guard_rule *rules; /* rule n of events and counters is rules[n - 1] */
 	char name[GUARD_POLICY_NAME_MAX + 1];
+	bool has_egress; /* its sandboxes may have a way out, to these destinations alone */
+	uint32_t destination_count;
+	const struct guard_destination *destinations;
 };

@@ -15,6 +15,7 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
+#include "bpf/guard_policy.h"
 #include "bpf/policy.h" /* the skeleton speaks of its structs */
 #include "bpf/tap.skel.h"
 #include "engine/base/cleanup.h"

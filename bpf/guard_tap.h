@@ -11,9 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct guard_destination;
 struct guard_taps;
 
-enum { GUARD_PORT_RANGES_MAX = 8, GUARD_FLOWS_MAX = 65536 };
+enum { GUARD_FLOWS_MAX = 65536 };
 
 struct guard_tap {
 	uint64_t cgroup_id; /* of the sandbox */
@@ -21,24 +22,6 @@ struct guard_tap {
 	uint8_t mac[6];
 	bool has_address4, has_address6;
 	uint8_t address4[4], address6[16];
-};
-
-struct guard_ports {
-	uint16_t first, last; /* both included; of ICMP: its types */
-	uint8_t protocol;     /* IPPROTO_TCP, _UDP, _ICMP, _ICMPV6 */
-};
-
-/*
- * What a policy allows to an address, or a range of them. Where several hold, the one with the most
- * prefix bits does, alone: what matches none of its ports is refused in the name of its rule. Where
- * none holds nothing is allowed, and to metadata services never.
- */
-struct guard_destination {
-	uint8_t address[16]; /* IPv6, or IPv4 as ::ffff:a.b.c.d */
-	uint8_t prefix_bits; /* of these 128 */
-	uint8_t port_count;
-	uint32_t rule;
-	struct guard_ports ports[GUARD_PORT_RANGES_MAX];
 };
 
 /* Out of a machine. */

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/policy/egress.h"
+
 enum { GROUP_MAX = 8, FAMILY_FIRST = 1 };
 
 /* ---- texts ---- */
@@ -154,6 +156,11 @@ static int rule_add(const struct compiling *compiling, const struct policy_entry
 	*added = *rule;
 	added->is_audit = enforce == ENFORCE_AUDIT;
 	added->is_required = enforce == ENFORCE_REQUIRED;
+	if (rule->kind == GUARD_RULE_DESTINATION) {
+		/* A way out that nobody watches is none. */
+		added->is_audit = false;
+		added->is_required = true;
+	}
 	added->label = text_keep(policy, label);
 	return 0;
 }
@@ -236,6 +243,56 @@ static int families_add(const struct compiling *compiling, const struct policy_e
 	return r;
 }
 
+/* Read before, as its document was: it is good. */
+static int destination_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	const bool is_deny = entry->field == FIELD_EGRESS_DENY;
+	const struct guard_rule rule = {
+		.kind = GUARD_RULE_DESTINATION,
+		.bits = is_deny ? GUARD_DESTINATION_DENY : GUARD_DESTINATION_ALLOW,
+		.text = entry->text,
+	};
+	struct policy *policy = compiling->policy;
+	struct guard_destination *to = &policy->destinations[policy->guard.destination_count];
+	int r = rule_add(compiling, entry, entry->text, &rule);
+
+	if (r < 0)
+		return r;
+	if (egress_read(entry->text, is_deny, to))
+		return -EINVAL;
+	to->rule = policy->guard.rule_count;
+	for (uint32_t i = 0; i < to->port_count; i++)
+		to->ports[i].rule = (uint16_t)to->rule;
+	policy->guard.destination_count++;
+	return 0;
+}
+
+/* A mistake stands where the entry does that is one too many. */
+static int destinations_fold(const struct compiling *compiling)
+{
+	struct policy *policy = compiling->policy;
+	struct yaml_node at = { .line = 1, .column = 1 };
+	uint32_t rule = 0;
+	int r = egress_fold(policy->destinations, policy->guard.destination_count, &rule);
+
+	for (uint32_t i = 0; r < 0 && i < policy->entry_count; i++) {
+		const struct policy_entry *entry = &policy->entries[i];
+
+		if (policy_field(entry->field)->kind != FIELD_IS_DESTINATIONS ||
+		    strcmp(entry->text, policy->rules[rule - 1].text) != 0)
+			continue;
+		at.line = entry->line;
+		at.column = entry->column;
+	}
+	if (r < 0)
+		return yaml_mistake(compiling->mistake, &at,
+				    "network.egress.allow: more than 8 ranges of ports hold for "
+				    "%.48s; join them",
+				    policy->rules[rule - 1].text);
+	policy->guard.destination_count = (uint32_t)r;
+	return 0;
+}
+
 static int phase_add(const struct compiling *compiling, const struct policy_entry *entry)
 {
 	struct policy *policy = compiling->policy;
@@ -262,6 +319,8 @@ static int entry_compile(const struct compiling *compiling, const struct policy_
 		return ioctls_add(compiling, entry);
 	case FIELD_IS_FAMILIES:
 		return families_add(compiling, entry);
+	case FIELD_IS_DESTINATIONS:
+		return destination_add(compiling, entry);
 	case FIELD_IS_PHASES:
 		return phase_add(compiling, entry);
 	default:
@@ -280,6 +339,9 @@ static int entries_compile(struct policy *policy, struct policy_mistake *mistake
 		compiling.enforce[policy->entries[i].field] = policy->entries[i].value;
 	for (uint32_t i = 0; i < policy->entry_count && r == 0; i++)
 		r = entry_compile(&compiling, &policy->entries[i]);
+	if (r == 0)
+		r = destinations_fold(&compiling);
+	policy->guard.has_egress = policy->guard.destination_count > 0;
 	return r;
 }
 
@@ -299,7 +361,9 @@ int policy_compile(const struct policy_document *document, const struct policy *
 	}
 	if (r == 0) {
 		policy->levels = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->levels[0]);
-		r = policy->levels ? 0 : -ENOMEM;
+		policy->destinations =
+			calloc(policy->entry_count + 1, sizeof policy->destinations[0]);
+		r = policy->levels && policy->destinations ? 0 : -ENOMEM;
 	}
 	if (r == 0 && policy->depth > POLICY_EXTENDS_MAX)
 		r = yaml_mistake(mistake, &at, "extends: more than 4, one behind the other");
@@ -312,6 +376,7 @@ int policy_compile(const struct policy_document *document, const struct policy *
 	(void)snprintf(policy->guard.name, sizeof policy->guard.name, "%s", document->name);
 	policy->extends = document->extends ? text_keep(policy, document->extends) : NULL;
 	policy->guard.rules = policy->rules;
+	policy->guard.destinations = policy->destinations;
 	*ret = policy;
 	return 0;
 }
@@ -321,6 +386,7 @@ void policy_free(struct policy *policy)
 	if (!policy)
 		return;
 	free(policy->rules);
+	free(policy->destinations);
 	free(policy->levels);
 	free(policy->entries);
 	free(policy->strings);

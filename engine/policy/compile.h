@@ -25,6 +25,7 @@ struct backend_walls;
 struct policy {
 	struct guard_policy guard; /* its rules are what is below */
 	struct guard_rule *rules;
+	struct guard_destination *destinations;
 	struct backend_walls *walls; /* the table's enforcer's, or NULL */
 	uint32_t *levels;	     /* of each rule: enum guard_level */
 	uint32_t unenforced;	     /* how many have none */

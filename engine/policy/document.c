@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bpf/guard_policy.h"
+#include "engine/policy/egress.h"
 
 enum { PATH_BYTES = 64, CHOICES_BYTES = 96 };
 
@@ -135,6 +136,21 @@ static int path_read(const struct reading *reading, enum policy_field_id id,
 	return entry_add(reading, id, at, &entry);
 }
 
+static int destination_read(const struct reading *reading, enum policy_field_id id,
+			    const struct yaml_node *at)
+{
+	const char *field = policy_field(id)->path, *wrong;
+	struct guard_destination destination;
+	struct policy_entry *entry;
+	int r = text_check(reading, at, field, "an address, then what of it");
+
+	if (r < 0)
+		return r;
+	wrong = egress_read(at->text, id == FIELD_EGRESS_DENY, &destination);
+	return wrong ? yaml_mistake(reading->mistake, at, "%s: %s", field, wrong) :
+		       entry_add(reading, id, at, &entry);
+}
+
 /* A number as the kernel has it in cmd & 0xffff. */
 static bool ioctl_number(const char *text, uint32_t *ret)
 {
@@ -223,6 +239,20 @@ static int phases_read(const struct reading *reading, const struct yaml_node *ma
 
 /* ---- fields ---- */
 
+static int item_read(const struct reading *reading, enum policy_field_id id,
+		     const struct yaml_node *item)
+{
+	switch (policy_field(id)->kind) {
+	case FIELD_IS_PATHS:
+	case FIELD_IS_SOCKETS:
+		return path_read(reading, id, item);
+	case FIELD_IS_DESTINATIONS:
+		return destination_read(reading, id, item);
+	default:
+		return word_read(reading, id, item);
+	}
+}
+
 static int value_read(const struct reading *reading, enum policy_field_id id,
 		      const struct yaml_node *at)
 {
@@ -238,9 +268,7 @@ static int value_read(const struct reading *reading, enum policy_field_id id,
 	if (at->kind != YAML_LIST)
 		return yaml_mistake(reading->mistake, at, "%s: expected a list", field->path);
 	for (const struct yaml_node *item = at->first; item && r == 0; item = item->next)
-		r = field->kind == FIELD_IS_PATHS || field->kind == FIELD_IS_SOCKETS ?
-			    path_read(reading, id, item) :
-			    word_read(reading, id, item);
+		r = item_read(reading, id, item);
 	return r;
 }
 

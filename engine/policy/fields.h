@@ -30,6 +30,8 @@ enum policy_field_id {
 	FIELD_CORE_SCHED,
 	FIELD_MOUNT,
 	FIELD_NETWORK_MODE,
+	FIELD_EGRESS_ALLOW,
+	FIELD_EGRESS_DENY,
 	FIELD_PHASES,
 	FIELD_ENFORCE_FILES,
 	FIELD_ENFORCE_IOCTLS,
@@ -44,6 +46,7 @@ enum policy_field_kind {
 	FIELD_IS_IOCTLS,
 	FIELD_IS_FAMILIES,
 	FIELD_IS_SOCKETS,
+	FIELD_IS_DESTINATIONS, /* a list, see egress.h */
 	FIELD_IS_WORD,
 	FIELD_IS_PHASES, /* a map: name of a phase, name of its policy */
 };

@@ -15,10 +15,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void rule_check(const struct guard_rule *rule)
 {
-	const bool has_text = rule->kind == GUARD_RULE_FILE || rule->kind == GUARD_RULE_UNIX;
+	const bool has_text = rule->kind == GUARD_RULE_FILE || rule->kind == GUARD_RULE_UNIX ||
+			      rule->kind == GUARD_RULE_DESTINATION;
 
 	assert(rule->kind >= GUARD_RULE_FILE);
-	assert(rule->kind <= GUARD_RULE_PROCESS);
+	assert(rule->kind <= GUARD_RULE_DESTINATION);
 	assert(rule->label);
 	assert(has_text == (rule->text != NULL));
 	assert(!has_text || strlen(rule->text) <= GUARD_RULE_TEXT_MAX);
@@ -27,12 +28,34 @@ static void rule_check(const struct guard_rule *rule)
 	assert(!rule->is_audit || !rule->is_required);
 }
 
+/* Each prefix once, wider ones before what they hold, and ports as the kernel takes them. */
+static void destinations_check(const struct guard_policy *policy)
+{
+	for (uint32_t i = 0; i < policy->destination_count; i++) {
+		const struct guard_destination *d = &policy->destinations[i];
+
+		assert(d->prefix_bits <= 128);
+		assert(d->port_count <= GUARD_PORT_RANGES_MAX);
+		assert(d->rule >= 1);
+		assert(d->rule <= policy->rule_count);
+		assert(!i || d[-1].prefix_bits <= d->prefix_bits);
+		assert(!i || d[-1].prefix_bits < d->prefix_bits ||
+		       memcmp(d[-1].address, d->address, sizeof d->address) < 0);
+		for (uint32_t k = 0; k < d->port_count; k++) {
+			assert(d->ports[k].first <= d->ports[k].last);
+			assert(d->ports[k].rule >= 1);
+			assert(d->ports[k].rule <= policy->rule_count);
+		}
+	}
+}
+
 static void policy_check(const struct policy *policy)
 {
 	assert(policy_name_is_good(policy->guard.name));
 	assert(policy->guard.rule_count <= GUARD_POLICY_RULES_MAX);
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
 		rule_check(&policy->guard.rules[i]);
+	destinations_check(&policy->guard);
 }
 
 static void mistake_check(const struct policy_mistake *mistake, const char *text, size_t bytes)

@@ -2,6 +2,7 @@
  * Policies: every mistake with its place and its words, what documents compile to, and the table of
  * versions. The published schema says what the parser's own table says.
  */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <jansson.h>
@@ -51,6 +52,42 @@ static const struct bad {
 	{ "name: x\nprocesses: {bpf: [deny]}\n", "2:18 processes.bpf: expected a word" },
 	{ "name: x\nnetwork: {mode: public}\n",
 	  "2:17 network.mode: unknown value; one of none, private" },
+	{ "name: x\nnetwork: {egress: {alow: [192.0.2.1]}}\n",
+	  "2:20 network.egress.alow: unknown field; did you mean allow?" },
+	{ "name: x\nnetwork: {egress: {allow: 192.0.2.1}}\n",
+	  "2:27 network.egress.allow: expected a list" },
+	{ "name: x\nnetwork: {egress: {allow: [mirror.example]}}\n",
+	  "2:28 network.egress.allow: expected an address or ADDRESS/PREFIX first, as "
+	  "192.0.2.0/24" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.7/24]}}\n",
+	  "2:28 network.egress.allow: bits beyond the prefix: write its first address" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.0/33]}}\n",
+	  "2:28 network.egress.allow: a prefix is /0 to /32" },
+	{ "name: x\nnetwork: {egress: {allow: [\"::ffff:192.0.2.1\"]}}\n",
+	  "2:28 network.egress.allow: write an IPv4 address as 192.0.2.1" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 icmp]}}\n",
+	  "2:28 network.egress.allow: expected tcp, udp, tcp/PORTS or udp/PORTS behind the "
+	  "address" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tcp/0]}}\n",
+	  "2:28 network.egress.allow: a port is 1 to 65535" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tcp/90-80]}}\n",
+	  "2:28 network.egress.allow: a range of ports begins with its lowest" },
+	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1 tcp/80,\"]}}\n",
+	  "2:28 network.egress.allow: a port is 1 to 65535" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 udp/53]}}\n",
+	  "2:28 network.egress.allow: port 53 is the resolver's alone: names cannot be asked "
+	  "elsewhere" },
+	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1  tcp\"]}}\n",
+	  "2:28 network.egress.allow: expected ADDRESS[/PREFIX] [tcp[/PORTS]] [udp[/PORTS]], one "
+	  "space between" },
+	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1 tcp/1,2,3,4,5,6,7,8,9\"]}}\n",
+	  "2:28 network.egress.allow: more than 8 ranges of ports" },
+	{ "name: x\nnetwork: {egress: {deny: [192.0.2.1 tcp]}}\n",
+	  "2:27 network.egress.deny: a denied address is denied whole: no protocol, no ports" },
+	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1 tcp/1,2,3,4,5\",\n"
+	  "  \"192.0.2.1 tcp/11,12,13,14\"]}}\n",
+	  "3:3 network.egress.allow: more than 8 ranges of ports hold for 192.0.2.1 "
+	  "tcp/11,12,13,14; join them" },
 	{ "name: x\nphases: [verify]\n",
 	  "2:9 phases: expected a map of phases and their policies" },
 	{ "name: x\nphases: {verify: nosuch}\n", "2:18 phases.verify: there is no policy nosuch" },
@@ -215,6 +252,74 @@ Test(policy, rules_are_those_of_the_document_in_its_order)
 	cr_expect_eq(rules[7].value, 0x5877);
 	cr_expect_eq(rules[8].value, 0x5878, "once, though it was named twice");
 	cr_expect_eq(rules[9].value, 0xbeef);
+	table_close(table);
+}
+
+static const struct guard_destination *destination_at(const struct policy *policy,
+						      const char *address, unsigned prefix_bits)
+{
+	const struct guard_policy *guard = &policy->guard;
+	uint8_t bytes[16] = { [10] = 0xff, [11] = 0xff };
+
+	if (strchr(address, ':'))
+		(void)inet_pton(AF_INET6, address, bytes);
+	else
+		(void)inet_pton(AF_INET, address, bytes + 12);
+	for (uint32_t i = 0; i < guard->destination_count; i++)
+		if (guard->destinations[i].prefix_bits == prefix_bits &&
+		    !memcmp(guard->destinations[i].address, bytes, sizeof bytes))
+			return &guard->destinations[i];
+	return NULL;
+}
+
+/* The rule that lets it pass; 0: none of this destination's. */
+static uint32_t passed_by(const struct guard_destination *to, uint8_t protocol, uint16_t port)
+{
+	for (uint32_t i = 0; i < to->port_count; i++)
+		if (to->ports[i].protocol == protocol && port >= to->ports[i].first &&
+		    port <= to->ports[i].last)
+			return to->ports[i].rule;
+	return 0;
+}
+
+Test(policy, the_narrowest_destination_has_what_wider_ones_allow_unless_a_deny_stands_between)
+{
+	struct policy_table *table = table_open();
+	struct policy *policy = loaded(table, "name: out\nnetwork:\n  egress:\n    allow:\n"
+					      "    - 10.0.0.0/8 tcp/443\n"
+					      "    - 10.1.0.0/16 tcp/22\n"
+					      "    - 10.1.0.0/16 udp\n"
+					      "    - 10.2.3.4\n"
+					      "    - \"2001:db8::/32 udp/443\"\n"
+					      "    deny: [10.2.0.0/16, 10.3.0.0/16]\n");
+	const struct guard_destination *to;
+
+	cr_assert(policy->guard.has_egress);
+	cr_expect_eq(policy->guard.rule_count, 7);
+	cr_expect_eq(policy->guard.destination_count, 6, "one for each prefix");
+	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
+		cr_expect(policy->rules[i].is_required, "where nothing enforces it none is made");
+	cr_assert(to = destination_at(policy, "10.1.0.0", 112));
+	cr_expect_eq(passed_by(to, IPPROTO_TCP, 22), 2);
+	cr_expect_eq(passed_by(to, IPPROTO_TCP, 443), 1, "what 10.0.0.0/8 has");
+	cr_expect_eq(passed_by(to, IPPROTO_TCP, 80), 0);
+	cr_expect_eq(passed_by(to, IPPROTO_UDP, 123), 3);
+	cr_expect_eq(passed_by(to, IPPROTO_UDP, 443), 0, "QUIC was not named");
+	cr_assert(to = destination_at(policy, "10.2.3.4", 128));
+	cr_expect_eq(passed_by(to, IPPROTO_TCP, 80), 4, "the narrower one stands in a denied one");
+	cr_expect_eq(passed_by(to, IPPROTO_UDP, 80), 0);
+	cr_assert(to = destination_at(policy, "10.2.0.0", 112));
+	cr_expect(to->port_count == 0 && to->rule == 6);
+	cr_assert(to = destination_at(policy, "2001:db8::", 32));
+	cr_expect_eq(passed_by(to, IPPROTO_UDP, 443), 5, "QUIC was named");
+	/* Who extends may deny what was allowed, and cannot allow what was denied. */
+	policy = loaded(table, "name: narrow\nextends: out\nnetwork:\n  egress:\n"
+			       "    allow: [10.3.0.0/16]\n    deny: [10.1.0.0/16]\n");
+	cr_assert(to = destination_at(policy, "10.1.0.0", 112));
+	cr_expect_eq(to->port_count, 0);
+	cr_assert(to = destination_at(policy, "10.3.0.0", 112));
+	cr_expect_eq(to->port_count, 0);
+	cr_expect_not(loaded(table, "name: in\nnetwork: {mode: private}\n")->guard.has_egress);
 	table_close(table);
 }
 
