@@ -45,5 +45,6 @@ build tsan -DDSEC_TEST_PREFIX=tsan/ -DDSEC_TEST_ONLY=race
 printf 'subdirs("release" "dev" "tsan")\n' >build/CTestTestfile.cmake
 
 printf '== test\n'
-exec ctest --test-dir build -j "$jobs" --output-on-failure --no-tests=error --no-label-summary \
+# One more than CPUs: of those that run at once, one waits.
+exec ctest --test-dir build -j "$((jobs + 1))" --output-on-failure --no-tests=error --no-label-summary \
 	${progress:+"$progress"} "$@"
