@@ -1,0 +1,146 @@
+/*
+ * Claims about what LSM programs refuse to a sandbox that has a policy, tried by real processes on
+ * a file system of the test's own. What the maps hold is test_guard_policy.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "bpf/guard.h"
+#include "bpf/guard_policy.h"
+#include "engine/base/cleanup.h"
+#include "tests/root/guard/tree.h"
+
+enum { PROTECT = GUARD_FILE_WRITE | GUARD_FILE_REPLACE | GUARD_FILE_METADATA };
+
+static const struct guard_rule rules[] = {
+	{ .kind = GUARD_RULE_FILE,
+	  .bits = PROTECT | GUARD_FILE_SUBTREE,
+	  .text = "/usr/bin",
+	  .label = "files.protect /usr/bin" },
+	{ .kind = GUARD_RULE_FILE,
+	  .bits = GUARD_FILE_HIDE | GUARD_FILE_SUBTREE,
+	  .text = "/log",
+	  .label = "files.hide /log" },
+	{ .kind = GUARD_RULE_IOCTL, .value = 0x541b, .label = "ioctls.deny 0x541b" },
+	{ .kind = GUARD_RULE_FAMILY, .value = AF_NETLINK, .label = "sockets.families netlink" },
+};
+
+static const struct guard_policy policy = {
+	.number = 7, .rule_count = 4, .rules = rules, .name = "test"
+};
+
+static struct tree tree;
+static struct guard *guard;
+static char place[] = "/tmp/dsec-policy-XXXXXX";
+
+static void setup(void)
+{
+	struct guard_options options;
+	char why[4096];
+
+	tree_make(&tree);
+	options = tree_options(&tree);
+	cr_assert_eq(guard_open(&options, why, sizeof(why), &guard), 0);
+	cr_assert(guard_capabilities(guard) & GUARD_POLICIES, "%s", why);
+	printf("%s", why);
+	cr_assert_eq(unshare(CLONE_NEWNS), 0);
+	cr_assert_eq(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	cr_assert(mkdtemp(place));
+	cr_assert_eq(mount("test", place, "tmpfs", 0, NULL), 0);
+	cr_assert_eq(chdir(place), 0);
+	cr_assert(mkdir("usr", 0755) == 0 && mkdir("usr/bin", 0755) == 0 &&
+		  mkdir("log", 0755) == 0 && mkdir("alias", 0755) == 0);
+	close(open("usr/bin/sh", O_CREAT | O_WRONLY | O_CLOEXEC, 0755));
+	close(open("log/answer", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
+	cr_assert_eq(mount("usr/bin", "alias", NULL, MS_BIND, NULL), 0);
+}
+
+static void teardown(void)
+{
+	(void)!chdir("/");
+	(void)umount2(place, MNT_DETACH);
+	(void)rmdir(place);
+	guard_close(guard);
+	tree_remove(&tree);
+}
+
+TestSuite(lsm, .init = setup, .fini = teardown, .timeout = 60);
+
+static void sandbox_set(void)
+{
+	struct guard_sandbox sandbox = { .sandbox = 1, .policy = policy.number };
+	struct stat st;
+
+	cr_assert_eq(stat(place, &st), 0);
+	sandbox.root_device = st.st_dev;
+	cr_assert_eq(guard_policy_load(guard, &policy), 0);
+	cr_assert_eq(guard_sandbox_set(guard, tree.ids[TREE_SLOT0], &sandbox), 0);
+}
+
+static int open_try(const char *path, int flags)
+{
+	auto_close int fd = open(path, flags | O_CLOEXEC, 0644);
+
+	return fd < 0 ? errno : 0;
+}
+
+#define NOTED(call) ((call) < 0 ? errno : 0)
+
+/* A mark for each attack that did not get its errno. */
+static int attacks_try(const void *with)
+{
+	const int denied = *(const int *)with ? EPERM : 0, hidden = denied ? ENOENT : 0;
+	struct stat st;
+	int socket_fd, bytes, pair[2];
+
+	if (open_try("usr/bin/sh", O_RDONLY) != 0)
+		return 1;
+	if (open_try("usr/bin/sh", O_WRONLY) != denied)
+		return 2;
+	if (open_try("alias/sh", O_WRONLY) != denied)
+		return 3;
+	if (open_try("usr/bin/fresh", O_WRONLY | O_CREAT) != denied)
+		return 4;
+	if (NOTED(chmod("usr/bin/sh", 0755)) != denied || NOTED(truncate("alias/sh", 0)) != denied)
+		return 5;
+	if (NOTED(link("usr/bin/sh", "second")) != denied)
+		return 6;
+	if (open_try("log/answer", O_RDONLY) != hidden || NOTED(stat("log/answer", &st)) != hidden)
+		return 7;
+	if (pipe2(pair, O_CLOEXEC) < 0 || NOTED(ioctl(pair[0], 0x541b, &bytes)) != denied)
+		return 8;
+	socket_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (NOTED(socket_fd) != denied)
+		return 9;
+	if (denied && NOTED(rename("usr", "moved")) != denied)
+		return 10;
+	if (denied && NOTED(mount("none", "usr", "tmpfs", 0, NULL)) != denied)
+		return 11;
+	return 0;
+}
+
+Test(lsm, is_the_same_by_every_route_and_leaves_neighbours_alone)
+{
+	const int refused = 1, allowed = 0;
+
+	if (!(guard_capabilities(guard) & GUARD_LSM)) {
+		teardown(); /* a skip ends the test without it */
+		cr_skip_test("this kernel takes no LSM programs: run it in a guest");
+	}
+	sandbox_set();
+	cr_expect_eq(tree_run(&tree, TREE_SLOT0, attacks_try, &refused), 0);
+	cr_expect_eq(tree_run(&tree, TREE_LEAF, attacks_try, &refused), 0);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT1, attacks_try, &allowed), 0);
+	cr_assert_eq(guard_sandbox_clear(guard, tree.ids[TREE_SLOT0]), 0);
+	cr_expect_eq(open_try("usr/bin/sh", O_WRONLY), 0);
+}
