@@ -208,6 +208,22 @@ struct box_usage {
 	void (*done)(struct box_usage *usage, int error);
 };
 
+/* The end of all in a box but its PID 1; its runs have ended. Of its caller until done(). */
+struct box_clear {
+	/* -EBUSY: something does not die; -ESRCH: the box has died. */
+	void (*done)(struct box_clear *clear, int error);
+};
+
+/*
+ * Other walls around a box that is up. Its mounts get those of the new sheet, runs that begin from
+ * done() on its filter. Nothing is taken down.
+ */
+struct box_narrow {
+	const struct backend_walls *walls; /* they outlive the box */
+	bool takes_network;		   /* from now on nobody in it makes an inet socket */
+	void (*done)(struct box_narrow *narrow, int error);
+};
+
 /* About a port on the loopback of a box: of its caller until done(). */
 struct box_port {
 	struct box *box;
@@ -245,6 +261,10 @@ struct backend_class {
 	int (*run_finish)(struct run *run, struct run_end *end);
 	/* done() follows if 0. One at a time per box: -EBUSY. `usage` lives until then. */
 	int (*box_usage)(struct box *box, struct box_usage *usage);
+	/* done() follows if 0; 1: it is done; -ESRCH: the box has died. No run begins meanwhile. */
+	int (*box_clear)(struct box *box, struct box_clear *clear);
+	/* The same. -EOPNOTSUPP: nothing here takes a network away. */
+	int (*box_narrow)(struct box *box, struct box_narrow *narrow);
 	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */
 	int (*port_ask)(struct box_port *port);
 	void (*launcher_add)(struct backend *b, int channel_fd, int pid);

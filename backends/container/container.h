@@ -133,6 +133,9 @@ void quarantine_slot(struct containers *c, struct slot *slot);
 bool prepare_withdraw(struct containers *c, struct slot *slot);
 
 /* port.c */
+/* narrow.c */
+int container_box_clear(struct box *box, struct box_clear *clear);
+int container_box_narrow(struct box *box, struct box_narrow *narrow);
 int container_port_ask(struct box_port *port);
 
 /* open.c */

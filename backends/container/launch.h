@@ -55,6 +55,7 @@ enum launch_op {
 	LAUNCH_SIGNAL,	      /* `signal` to every process of leaf */
 	LAUNCH_RESIZE,	      /* descriptor: the master of a terminal; gets `rows` and `columns` */
 	LAUNCH_FINISH, /* the main process of leaf has ended: kill what it left, count, prove */
+	LAUNCH_NARROW, /* the mounts of a sheet around the sandbox whose PID 1 is `pid` */
 	LAUNCH_OP_COUNT,
 };
 
@@ -88,7 +89,7 @@ enum launch_flag {
 	 */
 	LAUNCH_LEAF_GONE = 131072,
 	LAUNCH_CROWDED = 262144, /* reply of LAUNCH_EXEC: the sandbox is full of processes */
-	/* LAUNCH_SPAWN, LAUNCH_EXEC: the last descriptor is the sheet of a policy's walls. */
+	/* LAUNCH_SPAWN, _EXEC, _NARROW: the last descriptor is the sheet of a policy's walls. */
 	LAUNCH_WALLS = 524288,
 };
 
@@ -169,7 +170,7 @@ struct launch_request {
 	uint32_t limit_ms;	/* for what a child does before its program runs */
 	uint32_t uid_base;	/* first host uid and gid of the slot's range of 65,536 */
 	uint32_t processes_max; /* RLIMIT_NPROC of the user namespace; 0: none */
-	int32_t pid; /* LAUNCH_EXEC, _PROVE: PID 1, alive or unreaped for the whole request */
+	int32_t pid; /* LAUNCH_EXEC, _PROVE, _NARROW: PID 1, alive or unreaped until the reply */
 	uint32_t limits_changed;  /* LAUNCH_SPAWN: bits of enum box_limit to write; others stay */
 	struct box_limits limits; /* written where the controller exists */
 	uint32_t io_major, io_minor;	 /* whose bytes are limited */
@@ -226,7 +227,7 @@ struct launch_reply {
 	uint64_t oom_kills;
 	uint64_t io_read_bytes, io_written_bytes;	     /* LAUNCH_STAT */
 	uint64_t network_received_bytes, network_sent_bytes; /* with LAUNCH_EGRESS; else 0 */
-	/* LAUNCH_SPAWN with LAUNCH_WALLS: bit per rule, from 0, whose path this image lacks. */
+	/* LAUNCH_SPAWN, _NARROW: bit per rule of the sheet, from 0, whose path is not there. */
 	uint64_t rules_absent[LAUNCH_RULES_MAX / 64];
 };
 

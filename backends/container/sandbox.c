@@ -89,7 +89,7 @@ static long root_take(struct child *child)
 	if (r >= 0)
 		r = proc_make(child);
 	if (r >= 0)
-		r = walls_mount(child, root_fd);
+		r = walls_mount(child, root_fd, -1);
 	if (r >= 0)
 		r = CHILD_TRY(ROOT, kernel_fchdir(root_fd));
 	return r < 0 ? r : CHILD_TRY(ROOT, kernel_chroot("."));

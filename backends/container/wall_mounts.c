@@ -1,14 +1,16 @@
 /*
  * The mounts of a policy around one sandbox. Called by the child that becomes PID 1, between the
  * making of its root and its entering it: with the host's rights, in a mount namespace of its own,
- * in the worker's memory, so system calls only. Must hold: every path is resolved inside the
- * sandbox's root, whatever links its image has; a link on the way to what is kept from writing is
- * kept in its place as well, or it could be pointed elsewhere; a path that the image lacks is told
- * of and passed over. `.` and `..` are taken out of the text, where no link is before them: asked
- * to stay below a root, the kernel fails at `..` while anybody mounts anything (EAGAIN).
+ * in the worker's memory, so system calls only; and by a worker inside a sandbox that runs. Must
+ * hold: every path is resolved inside the sandbox's root, whatever links its image has; a link on
+ * the way to what is kept from writing is kept in its place as well, or it could be pointed
+ * elsewhere; a path that the image lacks is told of and passed over. `.` and `..` are taken out of
+ * the text, where no link is before them: asked to stay below a root, the kernel fails at `..`
+ * while anybody mounts anything (EAGAIN).
  */
 #include <errno.h>
 #include <linux/openat2.h>
+#include <sched.h>
 #include <string.h>
 
 #include "backends/container/kernel.h"
@@ -22,7 +24,7 @@ enum { LINKS_MAX = 16 };
 /* One rule being put up. */
 struct wall {
 	struct child *child;
-	int root_fd;
+	int root_fd, sandbox_fd; /* sandbox_fd: we are in its mount namespace; -1: in our own */
 	uint32_t bits;
 	struct statx found; /* what is at the end of its path */
 };
@@ -62,13 +64,35 @@ static long tree_bind(struct wall *wall, int fd, uint64_t attributes)
 	return r;
 }
 
+static void namespace_enter(const struct wall *wall, int fd)
+{
+	long r = kernel_setns(fd, CLONE_NEWNS, wall->child->worker->secret);
+
+	if (r < 0)
+		worker_die("cannot change its mount namespace", r);
+}
+
+/* Covers lie in the worker's own namespace. */
+static long cover_open(const struct wall *wall)
+{
+	const struct worker *w = wall->child->worker;
+	const char *cover = S_ISDIR(wall->found.stx_mode) ? "/" ROOT_FOLDER : "/" ROOT_FILE;
+	long tree;
+
+	if (wall->sandbox_fd >= 0)
+		namespace_enter(wall, w->own_mount_fd);
+	tree = WALL_TRY(
+		kernel_open_tree(AT_FDCWD, cover, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, w->secret));
+	if (wall->sandbox_fd >= 0)
+		namespace_enter(wall, wall->sandbox_fd);
+	return tree;
+}
+
 /* Our own empty file or folder over what was found. */
 static long cover_put(struct wall *wall, int fd)
 {
 	const uint64_t secret = wall->child->worker->secret;
-	const char *cover = S_ISDIR(wall->found.stx_mode) ? "/" ROOT_FOLDER : "/" ROOT_FILE;
-	long r, tree = WALL_TRY(kernel_open_tree(AT_FDCWD, cover,
-						 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, secret));
+	long r, tree = cover_open(wall);
 
 	if (tree < 0)
 		return tree;
@@ -213,14 +237,17 @@ static long wall_make(struct wall *wall)
 	return r;
 }
 
-long walls_mount(struct child *child, int root_fd)
+long walls_mount(struct child *child, int root_fd, int sandbox_fd)
 {
 	struct order *o = &child->worker->order;
 	const struct walls *walls = &o->walls;
 
 	for (uint32_t i = 0; walls->head && i < walls->head->mount_count; i++) {
 		const struct walls_mount *mount = &walls->mounts[i];
-		struct wall wall = { .child = child, .root_fd = root_fd, .bits = mount->bits };
+		struct wall wall = { .child = child,
+				     .root_fd = root_fd,
+				     .sandbox_fd = sandbox_fd,
+				     .bits = mount->bits };
 		const char *path = walls->text + mount->path;
 		long r;
 

@@ -66,7 +66,10 @@ uint32_t walls_levels(const struct guard_rule *rule);
 
 /* Copy and check: -EINVAL. */
 int walls_read(int sheet_fd, char *buffer, struct walls *ret);
-/* wall_mounts.c, in the child, with the sandbox's root at root_fd, the worker's still its own. */
-long walls_mount(struct child *child, int root_fd);
+/*
+ * wall_mounts.c, in the child, with the sandbox's root at root_fd, the worker's still its own; or
+ * in the worker, inside the mount namespace of sandbox_fd, else -1.
+ */
+long walls_mount(struct child *child, int root_fd, int sandbox_fd);
 /* wall_filter.c, in the child, after its credentials: what follows is its program. */
 long walls_close_in(struct child *child);

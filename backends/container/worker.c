@@ -134,7 +134,8 @@ static bool order_walls(struct worker *w)
 	o->walls = (struct walls){ 0 };
 	if (!(o->request.flags & LAUNCH_WALLS))
 		return true;
-	if ((o->request.op != LAUNCH_SPAWN && o->request.op != LAUNCH_EXEC) ||
+	if ((o->request.op != LAUNCH_SPAWN && o->request.op != LAUNCH_EXEC &&
+	     o->request.op != LAUNCH_NARROW) ||
 	    o->descriptor_count == 0)
 		return false;
 	sheet_fd = o->descriptors[--o->descriptor_count];
@@ -157,7 +158,7 @@ static bool order_fits(struct worker *w, size_t bytes)
 		return order_fits_exec(w);
 	if (q->payload_bytes != 0 || q->descriptor_count != fds || q->limit_count != 0)
 		return false;
-	if (q->op == LAUNCH_FINISH && q->flags & LAUNCH_PROVE)
+	if (q->op == LAUNCH_NARROW || (q->op == LAUNCH_FINISH && q->flags & LAUNCH_PROVE))
 		return q->pid > 0;
 	if (q->op == LAUNCH_SIGNAL)
 		return q->signal >= 0 && q->signal < _NSIG;
@@ -198,6 +199,8 @@ static long order_run(struct worker *w)
 		return tty_resize(w);
 	case LAUNCH_FINISH:
 		return program_finish(w);
+	case LAUNCH_NARROW:
+		return sandbox_narrow(w);
 	case LAUNCH_NETWORK_MAKE:
 		return network_make(w);
 	case LAUNCH_NETWORK_PROVE:

@@ -112,6 +112,7 @@ long cgroup_stat(struct worker *w);
 /* proof.c: the leaf's end, what was used, and whether the sandbox is as it was. */
 long program_finish(struct worker *w);
 
-/* sandbox.c: PID 1; program.c: an exec. */
+/* sandbox.c: PID 1; program.c: an exec; wall_narrow.c: mounts around what runs. */
+long sandbox_narrow(struct worker *w);
 long sandbox_spawn(struct worker *w);
 long program_exec(struct worker *w);

@@ -45,6 +45,7 @@ struct news_parts {
 	const char *image;
 	const struct packed *labels;
 	struct news_more *more; /* may be NULL */
+	const char *phase;
 };
 
 static uint32_t part_add(char *record, uint32_t at, const void *bytes, uint32_t count)
@@ -61,7 +62,9 @@ static void news_add(struct news *news, struct dsec_wire_state *state,
 	const struct packed *labels = parts->labels;
 	uint32_t image_bytes = parts->image ? (uint32_t)strlen(parts->image) : 0;
 	uint32_t more_bytes = parts->more ? parts->more->head.size : 0;
-	uint32_t bytes = (uint32_t)sizeof *state + image_bytes + labels->byte_count + more_bytes;
+	uint32_t phase_bytes = parts->phase ? (uint32_t)strlen(parts->phase) : 0;
+	uint32_t bytes = (uint32_t)sizeof *state + image_bytes + labels->byte_count + more_bytes +
+			 phase_bytes;
 	uint32_t room = (bytes + 7) & ~7u, at = sizeof *state;
 	struct news_batch *batch = &news->filling;
 	char *record = batch->bytes + batch->used + 2 * sizeof bytes;
@@ -81,8 +84,10 @@ static void news_add(struct news *news, struct dsec_wire_state *state,
 		parts->more->head.process.at += at;
 		parts->more->head.text.at += at;
 		parts->more->head.size = sizeof parts->more->head;
-		(void)part_add(record, at, parts->more, more_bytes);
+		at = part_add(record, at, parts->more, more_bytes);
 	}
+	state->phase = (struct dsec_wire_ref){ at, phase_bytes };
+	(void)part_add(record, at, parts->phase, phase_bytes);
 	memcpy(batch->bytes + batch->used, &bytes, sizeof bytes);
 	memcpy(record, state, sizeof *state);
 	batch->used += 2 * (uint32_t)sizeof bytes + room;
@@ -99,6 +104,7 @@ static struct dsec_wire_state state_of(const struct sandbox *sandbox, uint32_t t
 		.id = sandbox->id,
 		.cause = sandbox->cause,
 		.flags = sandbox_event_flags(sandbox),
+		.phase_version = sandbox->phase.version,
 	};
 }
 
@@ -111,7 +117,8 @@ void news_of_sandbox(const struct sandbox *sandbox, uint32_t topic)
 		state.cause = DSEC_CAUSE_FAILED;
 	news_add(&sandbox->tenancy->news, &state,
 		 &(struct news_parts){ .image = begins ? sandbox->image->name : NULL,
-				       .labels = &sandbox->labels });
+				       .labels = &sandbox->labels,
+				       .phase = sandbox->phase.name });
 }
 
 void news_of_exec(const struct exec *exec, uint32_t topic)
@@ -121,6 +128,7 @@ void news_of_exec(const struct exec *exec, uint32_t topic)
 
 	state.exec = exec->number;
 	state.cause = 0;
+	state.phase_version = exec->phase;
 	if (topic == DSEC_TOPIC_EXEC_ENDED) {
 		state.reason = result->size ? result->reason : DSEC_NOT_STARTED;
 		state.exit_code = result->size ? result->exit_code : -1;
@@ -128,7 +136,10 @@ void news_of_exec(const struct exec *exec, uint32_t topic)
 		state.wall_us = result->wall_us;
 	}
 	news_add(&exec->sandbox->tenancy->news, &state,
-		 &(struct news_parts){ .labels = &exec->sandbox->labels });
+		 &(struct news_parts){ .labels = &exec->sandbox->labels,
+				       .phase = exec->phase == exec->sandbox->phase.version ?
+							exec->sandbox->phase.name :
+							NULL });
 }
 
 /* A path as people write it, of names from the last to the first; a name as it is. */
@@ -179,7 +190,8 @@ static void integrity_news(const struct sandbox *sandbox, const struct policy_vi
 		(struct dsec_wire_ref){ sizeof more.head + comm, text_write(v, more.texts + comm) };
 	more.head.size = (uint32_t)sizeof more.head + comm + more.head.text.bytes;
 	news_add(&sandbox->tenancy->news, state,
-		 &(struct news_parts){ .labels = &sandbox->labels, .more = &more });
+		 &(struct news_parts){
+			 .labels = &sandbox->labels, .more = &more, .phase = sandbox->phase.name });
 }
 
 void news_of_violation(const struct sandbox *sandbox, const struct policy_violation *v,

@@ -182,6 +182,8 @@ static int wait_run(struct flow *f)
 	if (exec->run_over)
 		return FLOW_NEXT;
 	exec_time_begin(exec);
+	if (exec->phase_over)
+		exec_kill(exec, DSEC_PHASE_OVER);
 	if (exec_output_is_over(exec))
 		exec_kill(exec, DSEC_OUTPUT_LIMIT);
 	return FLOW_WAIT;
@@ -310,6 +312,7 @@ static struct exec *exec_new(struct sandbox *sandbox, struct part *part)
 	exec->sandbox = sandbox;
 	exec->owner = (struct reader){ .part = part, .exec = exec, .follows = true };
 	exec->number = sandbox->exec_next++;
+	exec->phase = sandbox->phase.version;
 	exec->child_fds[0] = exec->child_fds[1] = exec->child_fds[2] = -1;
 	for (int i = 0; i < EXEC_STREAMS; i++) {
 		exec->streams[i].fd = -1;
@@ -387,6 +390,9 @@ static struct status exec_begin(struct part *part, struct exec **ret)
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
+	s = phase_admits(sandbox, part->request->body.exec.phase, part->detail);
+	if (s.code)
+		return s;
 	limit = place_take(sandbox->tenancy, part);
 	if (limit)
 		return status_of_errno(-EAGAIN, "exec", limit);

@@ -145,6 +145,7 @@ void exec_overdue(struct exec *exec)
 	exec->ended_ns = io_now_ns(exec->shard->io);
 	exec_input_stop(exec);
 	exec_conclude(exec, 0);
+	phase_overdue(exec->sandbox);
 }
 
 static void record_write(struct tenancy *tenancy, const uint8_t id[16], const struct emission *e)
@@ -194,6 +195,7 @@ void exec_conclude(struct exec *exec, int error)
 		.wall_us = exec->ended_ns ? (exec->ended_ns - exec->begun_ns) / 1000 : 0,
 		.flags = sandbox_event_flags(exec->sandbox) ? DSEC_RESULT_UNPOLICED : 0,
 		.tainted = integrity_taint(exec->sandbox),
+		.phase = exec->phase,
 	};
 	for (int i = 0; i < EXEC_STREAMS; i++)
 		result->outputs[i] =
@@ -259,6 +261,7 @@ void exec_answer_running(const struct exec *exec, struct part *part)
 		.flags = sandbox_event_flags(exec->sandbox) ? DSEC_RESULT_UNPOLICED : 0,
 		.exit_code = -1,
 		.exec = exec->number,
+		.phase = exec->phase,
 		.cpu_us = UINT64_MAX,
 		.memory_peak_bytes = UINT64_MAX,
 		.wall_us = (io_now_ns(exec->shard->io) - exec->begun_ns) / 1000,

@@ -86,6 +86,8 @@ struct exec {
 	bool merge, detaches, has_input, takes_input, started, run_over;
 	bool stopping, quieting; /* no op begins any more; those in flight are waited for */
 	bool terminated, killed; /* asked to end; not asked any more */
+	bool phase_over;	 /* killed as soon as it has started */
+	uint64_t phase;		 /* version: it began in that one */
 	bool is_undying;	 /* over, and something of it runs on: not its flow's end */
 	uint32_t reason;	 /* why it was to end, if it was */
 	int status;
@@ -127,6 +129,8 @@ void exec_op_settled(struct exec *exec);
 
 /* Everything of it is killed, for this reason if there was none before. Once. */
 void exec_kill(struct exec *exec, uint32_t reason);
+/* Everything of it is killed, now or when it has started. */
+void exec_end_with_phase(struct exec *exec);
 /* From the program's start to its end. */
 void exec_time_begin(struct exec *exec);
 void exec_time_end(struct exec *exec);

@@ -36,6 +36,13 @@ void exec_kill(struct exec *exec, uint32_t reason)
 	exec->sandbox->box->backend->class->run_kill(exec->run);
 }
 
+void exec_end_with_phase(struct exec *exec)
+{
+	exec->phase_over = true;
+	if (exec->started && !exec->run_over)
+		exec_kill(exec, DSEC_PHASE_OVER);
+}
+
 static void limit_end(struct exec *exec, uint32_t reason)
 {
 	if (!exec->kill_after_ms) {

@@ -45,8 +45,6 @@ static struct status wish_flags(const struct dsec_wire_exec *wish)
 		return wish_invalid("flags", -EINVAL);
 	if (flags & (DSEC_EXEC_INPUT_STREAM | DSEC_EXEC_TTY) && wish->input.bytes)
 		return wish_invalid("input", -EINVAL);
-	if (!wire_is_zero(wish->reserved, sizeof wish->reserved))
-		return wish_invalid("reserved", -EINVAL);
 	return STATUS_OK;
 }
 

@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 struct sandbox;
+struct status;
 
-/* The sandbox goes: every operation in it ends with it. */
-void files_end(struct sandbox *sandbox);
+/* The sandbox goes, or its phase: every operation in it ends, as the status says. */
+void files_end(struct sandbox *sandbox, const struct status *status);
 /* sandbox.c: an operation is over and freed. */
 void sandbox_file_over(struct sandbox *sandbox);
 /* The size of an operation, for the shard's pool. */

@@ -305,15 +305,12 @@ void file_report(struct file *file, int error)
 		part_end(part, NULL, &e);
 }
 
-void files_end(struct sandbox *sandbox)
+void files_end(struct sandbox *sandbox, const struct status *status)
 {
 	struct file *next;
 
 	for (struct file *file = sandbox->files; file; file = next) {
-		struct status s = status_absent();
-
 		next = file->next;
-		s.detail = "it ended before the operation did";
-		file_cut(file, &s); /* it may be gone afterwards */
+		file_cut(file, status); /* it may be gone afterwards */
 	}
 }

@@ -1,15 +1,17 @@
 /*
- * Policies for shards. Called by create.c. Must hold: a shard reads of the table only the ready-
- * made ones, which never change; new uses of the others are taken on the control thread alone, so
- * that one that is stale and unused stays so.
+ * Policies for shards. Called by create.c and phase.c. Must hold: a shard reads of the table only
+ * the ready- made ones, which never change; new uses of the others are taken on the control thread
+ * alone, so that one that is stale and unused stays so.
  */
 #include "engine/policy/policy_want.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/base/cleanup.h"
 #include "engine/control.h"
+#include "engine/policy/narrower.h"
 #include "engine/shard.h"
 
 static void want_answered(struct mail *mail, void *owner)
@@ -25,10 +27,15 @@ static void want_arrived(struct mail *mail, void *owner)
 	struct policy_want *want = container_of(mail, struct policy_want, mail);
 	struct control *control = owner;
 
-	want->policy = policies_find(control_policies(control), want->tenant, want->name);
+	want->policy = policies_find(control_policies(control), want->tenant,
+				     *want->name ? want->name : POLICY_DEFAULT);
 	want->result = want->policy ? 0 : -ENOENT;
 	if (want->policy)
 		policy_use(want->policy);
+	if (want->policy && want->wider) { /* which takes long */
+		want->lacks = policy_lacks(want->policy, want->wider);
+		want->goes_further = !policy_goes_no_further(want->policy, want->wider);
+	}
 	want->mail.deliver = want_answered;
 	mail_send(control_io(control), want->shard->io, &want->mail);
 }
@@ -40,7 +47,7 @@ int policy_get(struct policy_want *want)
 
 	if (!policy_name_is_good(name))
 		return -EINVAL;
-	for (uint32_t i = 0; i < POLICIES_READY; i++) {
+	for (uint32_t i = 0; i < POLICIES_READY && !want->wider; i++) {
 		if (strcmp(node->policies[i]->guard.name, name) != 0)
 			continue;
 		want->policy = node->policies[i];
@@ -50,4 +57,11 @@ int policy_get(struct policy_want *want)
 	want->mail.deliver = want_arrived;
 	mail_send(want->shard->io, control_io(node->control), &want->mail);
 	return -EAGAIN;
+}
+
+struct status policy_unmet(const struct policy *policy, const char *table, char ret_detail[80])
+{
+	(void)snprintf(ret_detail, 80, "%.40s: nothing enforces it on this host",
+		       policy->rules[policy->unmet - 1].label);
+	return status_unsupported(table, "policy", ret_detail);
 }

@@ -33,6 +33,7 @@ static bool has_effects(const struct request *request)
 	case DSEC_OP_RESIZE:
 	case DSEC_OP_PORT:
 	case DSEC_OP_INVOKE:
+	case DSEC_OP_PHASE:
 		return true;
 	case DSEC_OP_FILE:
 		verb = request->body.file.verb;

@@ -52,6 +52,8 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 				.needs_client = true, .for_everyone = true },
 	[DSEC_OP_POLICY] = { "policy", TARGET_ID, sizeof(struct dsec_wire_policy), policy_part,
 			     .cancel = NULL, .for_everyone = true },
+	[DSEC_OP_PHASE] = { "phase", TARGET_SUBJECT, sizeof(struct dsec_wire_phase), phase_part,
+			    .cancel = NULL },
 	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, .cancel = NULL,
 			     .for_everyone = true },
 };

@@ -95,9 +95,10 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 	const char *tenant = part->request->tenant->is_everyone ? sandbox->tenancy->tenant->name :
 								  "";
 	char body[sizeof(struct dsec_wire_row) + IMAGE_NAME_MAX + LABEL_BYTES_MAX +
-		  TENANT_NAME_MAX];
+		  TENANT_NAME_MAX + DSEC_PHASE_NAME_BYTES_MAX];
 	uint32_t image_bytes = (uint32_t)strlen(sandbox->image->name);
 	uint32_t tenant_bytes = (uint32_t)strlen(tenant);
+	uint32_t phase_bytes = (uint32_t)strlen(sandbox->phase.name);
 	struct dsec_wire_row row = {
 		.tainted = integrity_taint(sandbox),
 		.size = sizeof row,
@@ -114,6 +115,10 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 			    sandbox->labels.count, 0 },
 		.tenant = { (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count,
 			    tenant_bytes },
+		.phase_version = sandbox->phase.version,
+		.phase = { (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count +
+				   tenant_bytes,
+			   phase_bytes },
 	};
 	struct emission e = { .kind = DSEC_EV_ROW, .subject = sandbox->id, .body = body };
 
@@ -125,6 +130,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 	e.bytes = (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count;
 	memcpy(body + e.bytes, tenant, tenant_bytes);
 	e.bytes += tenant_bytes;
+	memcpy(body + e.bytes, sandbox->phase.name, phase_bytes);
+	e.bytes += phase_bytes;
 	e.index = (uint16_t)part->started++;
 	part_emit(part, &e);
 }

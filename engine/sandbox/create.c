@@ -4,7 +4,6 @@
  * once, so that created + refused = asked.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -474,10 +473,7 @@ static struct status policy_fits(struct creation *creation)
 					      "the policy has network.mode private");
 	if (!policy->unmet || (c->flags & DSEC_CREATE_ALLOW_DEGRADED))
 		return STATUS_OK;
-	(void)snprintf(creation->part->detail, sizeof creation->part->detail,
-		       "%.40s: nothing enforces it on this host",
-		       policy->rules[policy->unmet - 1].label);
-	return status_unsupported("create", "policy", creation->part->detail);
+	return policy_unmet(policy, "create", creation->part->detail);
 }
 
 /* Wrong for all, and told once. */

@@ -18,7 +18,7 @@
 struct answer {
 	struct dsec_wire_inspect body;
 	char texts[GUARD_POLICY_NAME_MAX + IMAGE_NAME_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX +
-		   LABEL_BYTES_MAX];
+		   LABEL_BYTES_MAX + DSEC_PHASE_NAME_BYTES_MAX];
 	uint32_t bytes;
 };
 
@@ -49,6 +49,7 @@ static void answer_describe(struct answer *answer, const struct sandbox *sandbox
 		.execs_total = sandbox->exec_next - 1,
 		.settings = sandbox_settings(sandbox),
 		.tainted = integrity_taint(sandbox),
+		.phase_version = sandbox->phase.version,
 	};
 	answer->bytes = sizeof answer->body;
 	if (sandbox->image)
@@ -60,6 +61,8 @@ static void answer_describe(struct answer *answer, const struct sandbox *sandbox
 	if (sandbox->policy)
 		answer->body.policy = answer_add(answer, sandbox->policy->guard.name,
 						 (uint32_t)strlen(sandbox->policy->guard.name));
+	answer->body.phase =
+		answer_add(answer, sandbox->phase.name, (uint32_t)strlen(sandbox->phase.name));
 	labels = answer_add(answer, sandbox->labels.bytes, sandbox->labels.byte_count);
 	answer->body.labels =
 		(struct dsec_wire_items){ labels.at, labels.bytes, sandbox->labels.count, 0 };

@@ -87,6 +87,7 @@ struct sandbox *sandbox_new(struct tenancy *tenancy, const char **ret_limit)
 	sandbox->created_ns = io_now_ns(shard->io); /* until it is built */
 	sandbox->lifetime.used_ns = sandbox->created_ns;
 	sandbox->exec_next = 1;
+	sandbox->phase.version = 1;
 	sandbox->box->owner = sandbox;
 	sandbox->expiry.expired = sandbox_expired;
 	sandbox_deadline(sandbox, CREATE_LIMIT_S);
@@ -105,6 +106,7 @@ void sandbox_free(struct sandbox *sandbox)
 		image_put(shard, sandbox->image);
 	if (sandbox->policy)
 		policy_put(sandbox->policy);
+	phase_done(sandbox);
 	free(sandbox->labels.bytes);
 	free(sandbox->env.bytes);
 	place_give(sandbox->tenancy);
@@ -346,28 +348,41 @@ static void sandbox_remember(const struct sandbox *sandbox)
 static void sandbox_try_free(struct sandbox *sandbox)
 {
 	if (sandbox->state < DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
-	    sandbox->files || sandbox->usage_readers)
+	    sandbox->files || sandbox->usage_readers || sandbox->phase.move)
 		return;
 	sandbox_remember(sandbox);
 	sandbox->tenancy->stats.destroyed++;
 	sandbox_free_and_tell(sandbox);
 }
 
+/* Who waits for the last one goes on, and frees it later if need be. */
+static void sandbox_ended_one(struct sandbox *sandbox)
+{
+	sandbox_touch(sandbox);
+	if (sandbox->phase.move)
+		phase_ended_one(sandbox);
+	else
+		sandbox_try_free(sandbox);
+}
+
 void sandbox_exec_over(struct sandbox *sandbox)
 {
 	sandbox->exec_count--;
-	sandbox_touch(sandbox);
-	sandbox_try_free(sandbox);
+	sandbox_ended_one(sandbox);
 }
 
 void sandbox_file_over(struct sandbox *sandbox)
 {
 	sandbox->file_count--;
-	sandbox_touch(sandbox);
-	sandbox_try_free(sandbox);
+	sandbox_ended_one(sandbox);
 }
 
 void sandbox_usage_over(struct sandbox *sandbox)
+{
+	sandbox_try_free(sandbox);
+}
+
+void sandbox_move_over(struct sandbox *sandbox)
 {
 	sandbox_try_free(sandbox);
 }
@@ -389,6 +404,9 @@ static void sandbox_wait(struct sandbox *sandbox, struct part *part)
 
 void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter)
 {
+	struct status ended = status_absent();
+
+	ended.detail = "it ended before the operation did";
 	if (waiter)
 		sandbox_wait(sandbox, waiter);
 	if (!sandbox->cause)
@@ -409,7 +427,7 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 	news_of_sandbox(sandbox, DSEC_TOPIC_DESTROYING);
 	sandbox_deadline(sandbox, DESTROY_LIMIT_S);
 	execs_end(sandbox);
-	files_end(sandbox);
+	files_end(sandbox, &ended);
 	forwards_end(sandbox);
 	sandbox->shard->backend->class->box_unwind(sandbox->box);
 }

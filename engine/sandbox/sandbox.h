@@ -17,6 +17,7 @@
 #include "dsec/ring.h"
 #include "engine/base/timer.h"
 #include "engine/sandbox/lifetime.h"
+#include "engine/sandbox/phase.h"
 #include "engine/request/request.h"
 
 struct account;
@@ -82,7 +83,8 @@ struct sandbox {
 	uint32_t taint;		 /* bits 1 << enum dsec_anomaly; it stays */
 	bool wanted_gone;	 /* destroy as soon as it is built */
 	struct image *image;	 /* used until it is freed; NULL: not described yet */
-	struct policy *policy;	 /* its version, likewise */
+	struct policy *policy;	 /* its version, likewise; of its phase */
+	struct sandbox_phase phase;
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
 	struct packed labels;	   /* key, value, key, … */
@@ -127,6 +129,8 @@ void sandbox_reckon(struct sandbox *sandbox);
 void sandbox_touch(struct sandbox *sandbox);
 /* Its usage was read: it may be freed now. */
 void sandbox_usage_over(struct sandbox *sandbox);
+/* It is not on its way to another phase any more: likewise. */
+void sandbox_move_over(struct sandbox *sandbox);
 /* All destroyed: the engine stops. */
 void sandboxes_destroy_all(struct shard *shard);
 

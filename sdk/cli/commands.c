@@ -52,6 +52,8 @@ static const struct command commands[] = {
 	  "check FILE|load FILE|show POLICY|ls|diff POLICY POLICY|rm POLICY...",
 	  "check FILE | load FILE | show NAME | ls | diff A B | rm NAME...",
 	  "what sandboxes may do: check, load and compare documents" },
+	{ "phase", VERB_PHASE, verb_phase, "ID", "ID NAME",
+	  "move it to another phase, and what may be done in it" },
 	{ "check", VERB_CHECK, verb_check, NULL, "",
 	  "what the engine holds, and what is left on the machine" },
 	{ "proxy", VERB_PROXY, verb_proxy, "FILE", "[PATH]",
@@ -62,7 +64,7 @@ static const struct command commands[] = {
 };
 
 /* What a user may expect and no engine serves yet. */
-static const char later[][8] = { "pause", "resume", "fork", "phase", "job", "replay" };
+static const char later[][8] = { "pause", "resume", "fork", "job", "replay" };
 
 bool command_is_later(const char *name)
 {

@@ -27,7 +27,7 @@ static const struct {
 	{ DSEC_TOPIC_DESTROYING, "destroying" }, { DSEC_TOPIC_QUARANTINED, "quarantined" },
 	{ DSEC_TOPIC_ENDED, "ended" },		 { DSEC_TOPIC_EXEC_STARTED, "exec-started" },
 	{ DSEC_TOPIC_EXEC_ENDED, "exec-ended" }, { DSEC_TOPIC_VIOLATION, "violation" },
-	{ DSEC_TOPIC_ANOMALY, "anomaly" },
+	{ DSEC_TOPIC_ANOMALY, "anomaly" },	 { DSEC_TOPIC_PHASE, "phase" },
 };
 
 enum { TOPICS = sizeof(topics) / sizeof(topics[0]) };
@@ -46,7 +46,8 @@ uint64_t topics_parse(const char *text)
 
 	for (size_t at = 0; at < TOPICS; at++) {
 		bool is_integrity = topics[at].topic >= DSEC_TOPIC_VIOLATION;
-		bool is_exec = topics[at].topic >= DSEC_TOPIC_EXEC_STARTED && !is_integrity;
+		bool is_exec = topics[at].topic == DSEC_TOPIC_EXEC_STARTED ||
+			       topics[at].topic == DSEC_TOPIC_EXEC_ENDED;
 
 		if (!strcmp(text, topics[at].name) || (is_exec && !strcmp(text, "exec")) ||
 		    (is_integrity && !strcmp(text, "integrity")) ||
@@ -148,6 +149,9 @@ static void detail_show(const struct dsec_news *news)
 		violation_show(news);
 	if (news->topic == DSEC_TOPIC_CREATING)
 		value_write(stdout, news->image);
+	else if (news->topic == DSEC_TOPIC_PHASE)
+		(void)printf("%.*s, version %" PRIu64, (int)news->phase.bytes,
+			     (const char *)news->phase.data, news->phase_version);
 	else if (news->cause)
 		(void)fputs(cause_name(news->cause), stdout);
 	if (news->topic == DSEC_TOPIC_EXEC_ENDED) {
@@ -226,6 +230,7 @@ static void news_json(const struct dsec_news *news)
 		(void)json_object_set_new(object, "wall_ms",
 					  json_real((double)news->wall_us / 1000));
 	}
+	phase_add(object, news->phase, news->phase_version);
 	if (news->topic >= DSEC_TOPIC_VIOLATION)
 		violation_add(object, news);
 	if (news->flags & DSEC_UNPOLICED)

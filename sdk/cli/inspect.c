@@ -25,6 +25,7 @@ static json_t *inspected_json(const struct dsec_inspected *seen)
 	}
 	(void)json_add_bytes(object, "image", seen->image);
 	(void)json_add_bytes(object, "policy", seen->policy);
+	phase_add(object, seen->phase, seen->phase_version);
 	(void)json_add_bytes(object, "hostname", seen->hostname);
 	(void)json_add_bytes(object, "user", seen->user);
 	(void)json_object_set_new(object, "age_ms", json_amount(seen->age_ms));
@@ -122,6 +123,9 @@ static void inspected_show(const struct dsec_inspected *seen)
 	}
 	text_show("image", seen->image);
 	text_show("policy", seen->policy);
+	(void)printf("%-12s %.*s%s%" PRIu64 "\n", "phase", (int)seen->phase.bytes,
+		     (const char *)seen->phase.data, seen->phase.bytes ? ", version " : "version ",
+		     seen->phase_version);
 	line_show("network", network_name(seen->settings.network));
 	time_show("age", seen->age_ms);
 	time_show("idle", seen->idle_ms);

@@ -130,6 +130,7 @@ static int wish_make(struct session *session, struct wish *wish)
 				       .idle_timeout_ms = (uint32_t)o->idle_timeout_ms,
 				       .kill_after_ms = (uint32_t)o->kill_after_ms,
 				       .output_limit_bytes = o->output_limit_bytes,
+				       .phase = o->in_phase,
 				       .head_bytes = kept - kept / 2,
 				       .tail_bytes = kept / 2 ? kept / 2 : 1,
 			       } };
@@ -217,6 +218,7 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 					  json_null() :
 					  json_real((double)result->cpu_us / 1000));
 	integrity_add(object, result->tainted);
+	(void)json_object_set_new(object, "phase_version", json_amount(result->phase));
 	if (result->flags & DSEC_RESULT_UNPOLICED)
 		(void)json_object_set_new(object, "network", json_string("egress-unpoliced"));
 	(void)json_object_set_new(object, "memory_peak_bytes",
@@ -308,6 +310,8 @@ static void end_tell(struct session *session, const struct dsec_event *event)
 			    bytes, result->exec);
 	else if (result->reason == DSEC_KILLED)
 		report_note(options, "killed: the sandbox was destroyed, or somebody killed it");
+	else if (result->reason == DSEC_PHASE_OVER)
+		report_note(options, "killed: its phase is over (exec %" PRIu64 ")", result->exec);
 	else if (result->reason == DSEC_END_UNKNOWN)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)
@@ -331,6 +335,7 @@ static int exit_status(const struct dsec_event *event)
 	case DSEC_OOM:
 	case DSEC_KILLED:
 	case DSEC_OUTPUT_LIMIT:
+	case DSEC_PHASE_OVER:
 		return 128 + 9;
 	case DSEC_TIMEOUT:
 	case DSEC_IDLE_TIMEOUT:

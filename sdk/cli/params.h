@@ -19,6 +19,7 @@ enum verb {
 	VERB_EVENTS = 1 << 10,
 	VERB_TOP = 1 << 11,
 	VERB_POLICY = 1 << 12,
+	VERB_PHASE = 1 << 13,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
@@ -97,7 +98,10 @@ struct options {
 	uint64_t cpu_ms, wall_ms, isolation;
 	/* policy */
 	bool effective;
-	uint64_t policy_version;
+	uint64_t policy_version; /* phase, too */
+	/* phase */
+	bool kill_old, cut_flows;
+	uint64_t in_phase; /* run, exec: its version */
 	/* check */
 	const char *instance;
 	/* what is no option */

@@ -42,6 +42,7 @@ static void row_json(const void *state)
 	if (row->tenant.bytes)
 		(void)json_add_bytes(object, "tenant", row->tenant);
 	integrity_add(object, row->tainted);
+	phase_add(object, row->phase, row->phase_version);
 	labels_add(object, row->labels, row->label_count);
 	(void)json_line(stdout, object); /* told at the end, by main() */
 }
@@ -75,6 +76,18 @@ static void tenant_cell(const struct dsec_row *row)
 		return;
 	table_text(&unpadded, "tenant:");
 	table_cell(&unpadded, row->tenant);
+	table_text(&unpadded, row->label_count || row->phase.bytes ? " " : "");
+}
+
+/* Likewise. */
+static void phase_cell(const struct dsec_row *row)
+{
+	static const struct column unpadded = { "", 0 };
+
+	if (!row->phase.bytes)
+		return;
+	table_text(&unpadded, "phase:");
+	table_cell(&unpadded, row->phase);
 	table_text(&unpadded, row->label_count ? " " : "");
 }
 
@@ -98,6 +111,7 @@ static void row_show(const void *state, bool id_alone)
 	table_text(&columns[PS_NETWORK], network_name(row->network));
 	table_cell(&columns[PS_IMAGE], row->image);
 	tenant_cell(row);
+	phase_cell(row);
 	labels_cell(row);
 	table_end();
 }

@@ -145,9 +145,10 @@ void report_note(const struct options *options, const char *format, ...)
 
 const char *reason_name(uint32_t reason)
 {
-	static const char *const names[] = { "running",	     "exit",	    "signal", "timeout",
-					     "idle-timeout", "oom",	    "killed", "not-started",
-					     "unknown",	     "output-limit" };
+	static const char *const names[] = { "running",	     "exit",	     "signal",
+					     "timeout",	     "idle-timeout", "oom",
+					     "killed",	     "not-started",  "unknown",
+					     "output-limit", "phase-over" };
 
 	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
 }

@@ -104,3 +104,10 @@ void integrity_add(json_t *object, uint32_t tainted)
 	integrity_text(tainted, text);
 	(void)json_object_set_new(object, "integrity", json_string(text)); /* as all of them */
 }
+
+void phase_add(json_t *object, struct dsec_bytes name, uint64_t version)
+{
+	(void)json_object_set_new(object, "phase",
+				  name.bytes ? json_text(name) : json_null()); /* as all of them */
+	(void)json_object_set_new(object, "phase_version", json_amount(version));
+}

@@ -14,5 +14,7 @@ const char *cause_name(uint32_t cause);
 /* Adds them to an object; what fails is memory alone. */
 void settings_add(json_t *object, const struct dsec_created *settings);
 void labels_add(json_t *object, const struct dsec_label *labels, uint32_t count);
+/* "phase", null before the first move, and "phase_version". */
+void phase_add(json_t *object, struct dsec_bytes name, uint64_t version);
 /* "integrity": "clean" or "tainted[…]". */
 void integrity_add(json_t *object, uint32_t tainted);

@@ -24,6 +24,7 @@ int verb_label(const struct options *options);
 int verb_change(const struct options *options);
 int verb_wait(const struct options *options);
 int verb_policy(const struct options *options);
+int verb_phase(const struct options *options);
 int verb_image(const struct options *options);
 int verb_call(const struct options *options);
 int verb_check(const struct options *options);

@@ -99,10 +99,13 @@ static int row_take(struct event *event, struct payload payload)
 		.network = wire.network,
 		.execs_total = wire.execs_total,
 		.tainted = wire.tainted,
+		.phase_version = wire.phase_version,
 	};
 	r = ref_take(payload, wire.image, &row->image);
 	if (r >= 0)
 		r = ref_take(payload, wire.tenant, &row->tenant);
+	if (r >= 0)
+		r = ref_take(payload, wire.phase, &row->phase);
 	if (r < 0)
 		return r;
 	r = labels_take(event, payload, &wire.labels, &row->label_count);
@@ -131,9 +134,12 @@ static int inspected_take(struct event *event, struct payload payload)
 	if (r >= 0)
 		r = ref_take(payload, wire.policy, &seen->policy);
 	if (r >= 0)
+		r = ref_take(payload, wire.phase, &seen->phase);
+	if (r >= 0)
 		r = labels_take(event, payload, &wire.labels, &seen->label_count);
 	seen->labels = event->labels;
 	seen->tainted = wire.tainted;
+	seen->phase_version = wire.phase_version;
 	return r;
 }
 
@@ -180,6 +186,26 @@ static int policy_row_take(struct event *event, struct payload payload)
 	if (r == 0)
 		r = ref_take(payload, wire.text, &row->text);
 	return r < 0 ? r : ref_take(payload, wire.tenant, &row->tenant);
+}
+
+static int phased_take(struct dsec_phased *phased, struct payload payload)
+{
+	struct dsec_wire_phased wire;
+	int r;
+
+	r = body_take(&wire, sizeof(wire), payload);
+	if (r < 0)
+		return r;
+	*phased = (struct dsec_phased){
+		.size = sizeof(*phased),
+		.execs_killed = wire.execs_killed,
+		.version = wire.version,
+		.policy = wire.policy,
+		.rules_unenforced = wire.rules_unenforced,
+		.flows_cut = wire.flows_cut,
+	};
+	r = ref_take(payload, wire.name, &phased->name);
+	return r < 0 ? r : ref_take(payload, wire.policy_name, &phased->policy_name);
 }
 
 static int file_row_take(struct event *event, struct payload payload)
@@ -306,6 +332,7 @@ static int result_take(struct event *event, struct payload payload)
 		.memory_limit_bytes = wire.memory_limit_bytes,
 		.flags = wire.flags,
 		.tainted = wire.tainted,
+		.phase = wire.phase,
 	};
 	return 0;
 }
@@ -475,8 +502,11 @@ static int news_take(struct event *event, struct payload payload, const struct t
 		.exit_code = wire.exit_code,
 		.signal = wire.signal,
 		.wall_us = wire.wall_us,
+		.phase_version = wire.phase_version,
 	};
 	r = ref_take(payload, wire.image, &news->image);
+	if (r >= 0)
+		r = ref_take(payload, wire.phase, &news->phase);
 	if (r >= 0)
 		r = labels_take(event, payload, &wire.labels, &news->label_count);
 	news->labels = event->labels;
@@ -540,6 +570,8 @@ int dsec__body_take(struct event *event, const struct ticket *ticket, struct pay
 		r = image_row_take(event, payload);
 	else if (op == DSEC_OP_POLICY && kind == DSEC_EV_ROW)
 		r = policy_row_take(event, payload);
+	else if (op == DSEC_OP_PHASE && kind == DSEC_EV_DONE)
+		r = phased_take(&body->phased, payload);
 	else if (op == DSEC_OP_IMAGE && kind == DSEC_EV_PROGRESS)
 		r = same_take(&body->progress, sizeof(body->progress), payload);
 	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)

@@ -58,6 +58,7 @@ static int exec_pack(const struct dsec_exec_opts *opts, struct submission *submi
 		.kill_after_ms = opts->kill_after_ms,
 		.window_bytes = opts->window_bytes,
 		.output_limit_bytes = opts->output_limit_bytes,
+		.phase = opts->phase,
 		.rows = opts->rows,
 		.columns = opts->columns,
 	};

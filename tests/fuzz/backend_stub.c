@@ -15,54 +15,7 @@
 #include "backends/backend.h"
 #include "engine/base/cleanup.h"
 #include "backends/guest/protocol.h"
-
-enum { BOXES_MAX = 64, RUNS_MAX = 64, OUTPUT_BYTES_MAX = 600 };
-
-enum run_state { RUN_NEW, RUN_STARTING, RUN_RUNNING, RUN_ENDED };
-
-struct stub_box {
-	struct box box;
-	bool taken, waiting, up;
-	struct box_usage *usage;
-	struct box_port *port;
-};
-
-struct stub_run {
-	struct run run;
-	bool taken, killed;
-	enum run_state state;
-	int stdout_fd, control_fd; /* control: of a file helper, else -1 */
-	int tty_fd;		   /* the master, until it has started; -1: none */
-	struct run_end *end;	   /* to be told */
-};
-
-struct image_wait {
-	void *owner;
-	void (*ready)(void *owner, int error);
-};
-
-struct stub {
-	struct backend backend;
-	struct flow_host *host;
-	struct choices *choices;
-	uint32_t boxes_max, runs_max;
-	struct stub_box boxes[BOXES_MAX];
-	struct stub_run runs[RUNS_MAX];
-	struct image_wait image, detaching;
-	struct run_ask ask; /* one at a time */
-	void *owner;
-	void (*empty)(void *owner);
-};
-
-static struct stub *stub_of(const struct backend *backend)
-{
-	return container_of(backend, struct stub, backend);
-}
-
-static struct stub_box *box_of(struct box *box)
-{
-	return container_of(box, struct stub_box, box);
-}
+#include "tests/fuzz/backend_state.h"
 
 static struct stub_run *run_of(struct run *run)
 {
@@ -123,6 +76,8 @@ static void stub_box_free(struct box *box)
 	assert(!box_of(box)->waiting);
 	assert(!box_of(box)->usage);
 	assert(!box_of(box)->port);
+	assert(!box_of(box)->clear);
+	assert(!box_of(box)->narrow);
 	box_of(box)->taken = false;
 }
 
@@ -384,6 +339,10 @@ static bool box_step(struct stub *stub, struct stub_box *box)
 		usage_is_read(stub, box);
 		return true;
 	}
+	if (box->clear || box->narrow) {
+		stub_passage_ends(stub, box);
+		return true;
+	}
 	if (box->port) {
 		port_is_told(stub, box);
 		return true;
@@ -556,6 +515,8 @@ static const struct backend_class stub_class = {
 	.run_ask = stub_run_ask,
 	.run_finish = stub_run_finish,
 	.box_usage = stub_box_usage,
+	.box_clear = stub_box_clear,
+	.box_narrow = stub_box_narrow,
 	.port_ask = stub_port_ask,
 	.launcher_add = stub_launcher_add,
 	.image_attach = stub_image_attach,

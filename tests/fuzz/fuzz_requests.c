@@ -267,6 +267,20 @@ static struct pack *function_choose(struct choices *c)
 	return pack;
 }
 
+static struct pack *phase_choose(struct choices *c)
+{
+	static const char *const names[] = { "a", "verify", "", "A!" };
+	static const char *const policies[] = { "", "", "default", "verify", "no-network", "x y" };
+	struct pack *pack = pack_new(sizeof pack->phase);
+	struct dsec_wire_phase *wish = &pack->phase;
+
+	wish->flags = choose(c, 16) == 15 ? choose_byte(c) : choose(c, 6);
+	wish->version = choose(c, 3);
+	pack_text(pack, &wish->name, names[choose(c, 4) & choose(c, 4)]);
+	pack_text(pack, &wish->policy, policies[choose(c, 6)]);
+	return pack;
+}
+
 static struct pack *invoke_choose(struct choices *c)
 {
 	struct pack *pack = pack_new(sizeof pack->invoke);
@@ -328,6 +342,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = input_choose(c, entry);
 	else if (op == DSEC_OP_PORT)
 		pack = port_choose(c);
+	else if (op == DSEC_OP_PHASE)
+		pack = phase_choose(c);
 	else if (op == DSEC_OP_FUNCTION)
 		pack = function_choose(c);
 	else if (op == DSEC_OP_INVOKE)
@@ -356,32 +372,15 @@ static void request_id_choose(struct choices *c, uint8_t id[16])
 /* Those after the tenth are rarer, so that what was found before them stays what it was. */
 static uint16_t op_choose(struct choices *c)
 {
-	static const uint16_t ops[] = { 0,
-					1,
-					2,
-					3,
-					4,
-					5,
-					6,
-					7,
-					8,
-					9,
-					DSEC_OP_INPUT,
-					DSEC_OP_CREDIT,
-					DSEC_OP_ATTACH,
-					DSEC_OP_FILE,
-					DSEC_OP_CHANGE,
-					DSEC_OP_INSPECT,
-					DSEC_OP_SIGNAL,
-					DSEC_OP_RESIZE,
-					DSEC_OP_PORT,
-					DSEC_OP_FUNCTION,
-					DSEC_OP_INVOKE,
-					DSEC_OP_INVOKE,
-					DSEC_OP_SUBSCRIBE,
-					DSEC_OP_SUBSCRIBE,
-					DSEC_OP_POLICY,
-					DSEC_OP_POLICY };
+	/* clang-format off */
+	static const uint16_t ops[] = {
+		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, DSEC_OP_INPUT, DSEC_OP_CREDIT,
+		DSEC_OP_ATTACH, DSEC_OP_FILE, DSEC_OP_CHANGE, DSEC_OP_INSPECT, DSEC_OP_SIGNAL,
+		DSEC_OP_RESIZE, DSEC_OP_PORT, DSEC_OP_FUNCTION, DSEC_OP_INVOKE, DSEC_OP_INVOKE,
+		DSEC_OP_SUBSCRIBE, DSEC_OP_SUBSCRIBE, DSEC_OP_POLICY, DSEC_OP_POLICY,
+		DSEC_OP_PHASE, DSEC_OP_PHASE,
+	};
+	/* clang-format on */
 	uint8_t byte = choose_byte(c);
 
 	/* Of the rarer ones, each can come. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/policy/narrower.h"
 #include "engine/policy/policies.h"
 
 /* ---- mistakes ---- */
@@ -348,6 +349,48 @@ Test(policy, what_extends_joins_lists_replaces_words_and_may_narrow_families)
 	(void)loaded(table, "name: base\n");
 	policies_sweep(table);
 	cr_expect(rule_of(policies_find(table, 0, "child"), "files.hide /a"));
+	table_close(table);
+}
+
+/* Bodies of documents, and which rule of the wider one the other lacks. */
+static const struct {
+	const char *wider, *policy;
+	uint32_t lacks;
+} narrowings[] = {
+	{ "", "", 0 },
+	{ "", "files: {hide: [/a]}", 0 },
+	{ "files: {readonly: [/a]}", "", 1 },
+	{ "files: {readonly: [/a]}", "files: {readonly: [/a]}", 0 },
+	{ "files: {readonly: [/a]}", "files: {protect: [/a]}", 0 },
+	{ "files: {protect: [/a]}", "files: {readonly: [/a]}", 1 },
+	{ "files: {readonly: [/a/b]}", "files: {readonly: [/a]}", 0 },
+	{ "files: {readonly: [/a]}", "files: {readonly: [/a/b]}", 1 },
+	{ "files: {readonly: [/ab]}", "files: {readonly: [/a]}", 1 },
+	{ "files: {protect: [/a], noexec: [/b]}", "files: {hide: [/a, /b]}", 0 },
+	{ "files: {hide: [/a]}", "files: {protect: [/a], noexec: [/a]}", 1 },
+	{ "files: {readonly: [/a], noexec: [/a]}", "files: {readonly: [/a]}", 2 },
+	{ "files: {readonly: [/a]}", "files: {readonly: [/a]}\nenforce: {files: audit}", 1 },
+	{ "files: {readonly: [/a]}\nenforce: {files: audit}", "", 0 },
+	{ "ioctls: {deny: [fs-trim]}", "ioctls: {deny: [fs-trim, fs-freeze]}", 0 },
+	{ "ioctls: {deny: [fs-trim, 0x5878]}", "ioctls: {deny: [fs-trim]}", 2 },
+	{ "processes: {ptrace: inside}", "processes: {ptrace: deny}", 0 },
+	{ "processes: {ptrace: deny}", "processes: {ptrace: inside}", 1 },
+	{ "sockets: {unix: {deny: ['@a']}}", "sockets: {unix: {deny: ['@b', '@a']}}", 0 },
+	{ "sockets: {unix: {deny: ['@a']}}", "sockets: {unix: {deny: ['@b']}}", 1 },
+};
+
+Test(policy, one_is_narrower_that_refuses_all_that_the_other_does)
+{
+	struct policy_table *table = table_open();
+
+	for (size_t i = 0; i < sizeof narrowings / sizeof narrowings[0]; i++) {
+		char a[128], b[128];
+
+		(void)snprintf(a, sizeof a, "name: a\n%s\n", narrowings[i].wider);
+		(void)snprintf(b, sizeof b, "name: b\n%s\n", narrowings[i].policy);
+		cr_expect_eq(policy_lacks(loaded(table, b), loaded(table, a)), narrowings[i].lacks,
+			     "%zu: %s against %s", i, narrowings[i].policy, narrowings[i].wider);
+	}
 	table_close(table);
 }
 

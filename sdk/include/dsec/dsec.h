@@ -449,6 +449,8 @@ struct dsec_row {
 	const struct dsec_label *labels;
 	uint32_t label_count, tainted; /* tainted: as in dsec_result */
 	struct dsec_bytes tenant;      /* whose it is, where several are seen */
+	struct dsec_bytes phase;       /* its name; empty: of the beginning */
+	uint64_t phase_version;
 };
 
 /*
@@ -503,6 +505,8 @@ struct dsec_inspected {
 	const struct dsec_label *labels;
 	uint32_t label_count, tainted; /* tainted: as in dsec_result */
 	struct dsec_bytes policy;      /* its name */
+	struct dsec_bytes phase;       /* as in dsec_row */
+	uint64_t phase_version;
 };
 
 /*

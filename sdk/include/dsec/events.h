@@ -45,6 +45,9 @@ struct dsec_news {
 	uint32_t anomaly;    /* enum dsec_anomaly */
 	int32_t error, pid;  /* pid: on the engine's host; 0: unknown */
 	struct dsec_bytes process, text; /* its name; a path, the name of a socket */
+	/* In which phase; its name where the sandbox is still in it. */
+	struct dsec_bytes phase;
+	uint64_t phase_version;
 };
 
 /* Body of a subscription's DSEC_EV_GAP: events that it does not get. */
@@ -61,9 +64,10 @@ struct dsec_missed {
  * time is over; with DSEC_SUBSCRIBE_SO_FAR until all is told, then DSEC_EV_DONE. Each event comes
  * once, in the order of their numbers, which have gaps where others were not selected.
  *
- * Events of a sandbox: CREATING, RUNNING, DESTROYING, ENDED, in this order; of one that cannot be
- * built CREATING, ENDED with DSEC_CAUSE_FAILED. QUARANTINED: it does not end, or does not come to
- * be, in time. Of an exec EXEC_STARTED and EXEC_ENDED; one that could not start only has the end.
+ * Events of a sandbox: CREATING, RUNNING, PHASE any number of times, DESTROYING, ENDED, in this
+ * order; of one that cannot be built CREATING, ENDED with DSEC_CAUSE_FAILED. QUARANTINED: it does
+ * not end, or does not come to be, in time. Of an exec EXEC_STARTED and EXEC_ENDED; one that could
+ * not start only has the end.
  *
  * Who does not free events gets no more of them: the engine keeps the past for a while, see
  * dsecd(8), and passes over what is older, with a DSEC_EV_GAP in its place. That holds up nobody.

@@ -42,6 +42,8 @@ struct dsec_exec_opts {
 	 * it is killed and the reason is DSEC_OUTPUT_LIMIT. 0: the sandbox's; UINT64_MAX: none.
 	 */
 	uint64_t output_limit_bytes;
+	/* Only in the phase of that version, see dsec_phase(): else DSEC_CONFLICT. 0: in any. */
+	uint64_t phase;
 };
 
 struct dsec_output {
@@ -66,6 +68,7 @@ struct dsec_result {
 	/* DSEC_OOM: the sandbox's limit, and memory_peak_bytes is the sandbox's peak. Else 0. */
 	uint64_t memory_limit_bytes;
 	uint64_t flags; /* bits of enum dsec_result_flag */
+	uint64_t phase; /* version of the phase it began in */
 };
 
 /*

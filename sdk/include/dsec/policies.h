@@ -46,6 +46,36 @@ struct dsec_policy_row {
 int64_t dsec_policy(struct dsec *d, const struct dsec_call *call,
 		    const struct dsec_policy_opts *opts);
 
+struct dsec_phase_opts {
+	uint32_t size, flags; /* bits of enum dsec_phase_flag */
+	const char *name;
+	const char *policy; /* NULL: what its policy says of that phase, or none: the same one */
+	uint64_t version;   /* only if it is in that version; 0: whatever it is in */
+};
+
+/* Body of a phase's DSEC_EV_DONE, also with DSEC_CONFLICT: what the sandbox is in now. */
+struct dsec_phased {
+	uint32_t size, execs_killed; /* and operations on files */
+	uint64_t version;
+	uint32_t policy, rules_unenforced; /* as in dsec_created */
+	uint32_t flows_cut, reserved;
+	struct dsec_bytes name, policy_name; /* name empty: it is where it began */
+};
+
+/*
+ * Moves a sandbox to another phase. It begins in one without a name, version 1; each move is a new
+ * version. A policy comes into force with it that allows no more than the one before: DSEC_DENIED,
+ * and the detail names the rule that it lacks. Execs may name the version that they are meant for.
+ * Meanwhile they and operations on files are DSEC_REFUSED. docs/phases.md says what becomes of what
+ * runs on.
+ *
+ * With DSEC_PHASE_KILL_OLD DSEC_EV_DONE comes when nothing of the old phase runs: its execs end
+ * with DSEC_PHASE_OVER. DSEC_FAILED at step "phase.kill": something does not die; the phase is the
+ * one before. DSEC_CONFLICT: it is in another version than the one that was named.
+ */
+int64_t dsec_phase(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		   const struct dsec_phase_opts *opts);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

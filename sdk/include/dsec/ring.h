@@ -172,6 +172,7 @@ enum dsec_op {
 	DSEC_OP_FUNCTION = 20,	/* payload dsec_wire_function; remove: subject */
 	DSEC_OP_INVOKE = 21,	/* subject: a function; payload dsec_wire_invoke */
 	DSEC_OP_POLICY = 22,	/* payload dsec_wire_policy */
+	DSEC_OP_PHASE = 23,	/* subject; payload dsec_wire_phase */
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */
@@ -335,7 +336,7 @@ struct dsec_wire_exec {
 	uint64_t resume[2];		 /* sent again: what of stdout and stderr came before */
 	/* Of all streams together; 0: the sandbox's; UINT64_MAX: none. */
 	uint64_t output_limit_bytes;
-	uint64_t reserved[1];
+	uint64_t phase; /* its version: CONFLICT in any other; 0: whatever it is */
 };
 
 enum { DSEC_WINDOW_BYTES_DEFAULT = 64 << 10, DSEC_WINDOW_BYTES_MAX = 256 << 10 };
@@ -371,7 +372,7 @@ struct dsec_wire_result {
 	uint64_t memory_limit_bytes; /* DSEC_OOM: the sandbox's; its peak is memory_peak_bytes */
 	uint64_t flags;		     /* bits of enum dsec_result_flag */
 	uint32_t tainted, reserved0; /* bits 1 << enum dsec_anomaly: its sandbox's; 0: clean */
-	uint64_t reserved[1];
+	uint64_t phase;		     /* its version */
 };
 
 struct dsec_wire_file {
@@ -474,7 +475,8 @@ struct dsec_wire_row {
 	struct dsec_wire_items labels;
 	struct dsec_wire_ref tenant; /* for who sees all: whose it is */
 	uint32_t tainted, reserved0; /* as in dsec_wire_result */
-	uint64_t reserved[2];
+	uint64_t phase_version;
+	struct dsec_wire_ref phase; /* its name; empty: of the beginning */
 };
 
 /* Body of a ROW of execs. */
@@ -519,7 +521,8 @@ struct dsec_wire_inspect {
 	struct dsec_wire_items labels;
 	struct dsec_wire_ref policy; /* its name */
 	uint32_t tainted, reserved0; /* as in dsec_wire_result */
-	uint64_t reserved[2];
+	uint64_t phase_version;
+	struct dsec_wire_ref phase;
 };
 
 /* Body of CAPABILITIES' DONE. */

@@ -45,7 +45,9 @@ struct dsec_wire_state {
 	struct dsec_wire_items labels; /* of the sandbox */
 	/* VIOLATION, ANOMALY: a dsec_wire_violation, and what it points to */
 	struct dsec_wire_ref violation;
-	uint64_t reserved[3];
+	uint64_t phase_version;	    /* it happened in: of the sandbox, or of the exec */
+	struct dsec_wire_ref phase; /* its name, where it is the sandbox's phase still */
+	uint64_t reserved[1];
 };
 
 struct dsec_wire_violation {

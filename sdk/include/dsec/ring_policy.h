@@ -40,6 +40,31 @@ struct dsec_wire_policy_row {
 	uint64_t reserved[4];
 };
 
+/*
+ * PHASE: the subject goes to the phase of that name if it is in `version`; 0: whatever it is in.
+ * CONFLICT: it is in another one.
+ */
+struct dsec_wire_phase {
+	uint32_t size, flags; /* enum dsec_phase_flag */
+	uint64_t version;
+	struct dsec_wire_ref name, policy; /* policy: empty: what its policy says of that phase */
+	uint64_t reserved[4];
+};
+
+enum { DSEC_PHASE_FLAGS_KNOWN = 7 }; /* of enum dsec_phase_flag */
+
+/* Body of PHASE's DONE, with a CONFLICT, too: the phase that it is in now. */
+struct dsec_wire_phased {
+	uint32_t size, execs_killed;
+	uint64_t version;
+	uint32_t policy, rules_unenforced; /* as in dsec_wire_created */
+	uint32_t flows_cut, reserved0;
+	struct dsec_wire_ref name, policy_name;
+	uint64_t reserved[4];
+};
+
+DSEC__ASSERT(sizeof(struct dsec_wire_phase) == 64);
+DSEC__ASSERT(sizeof(struct dsec_wire_phased) == 80);
 DSEC__ASSERT(sizeof(struct dsec_wire_policy) == 72);
 DSEC__ASSERT(sizeof(struct dsec_wire_policy_row) == 104);
 

@@ -45,6 +45,7 @@ enum dsec_reason {
 	DSEC_NOT_STARTED = 7, /* exit_code is 126 or 127; status.step says argv0, cwd, user, ... */
 	DSEC_END_UNKNOWN = 8,
 	DSEC_OUTPUT_LIMIT = 9, /* it wrote more than it may: see output_limit_bytes */
+	DSEC_PHASE_OVER = 10,  /* with its phase: see DSEC_PHASE_KILL_OLD */
 };
 
 /* What an event is. Unknown values are skipped, unless they carry DSEC_LAST. */
@@ -96,6 +97,7 @@ enum dsec_topic {
 	DSEC_TOPIC_ENDED = 5,
 	DSEC_TOPIC_EXEC_STARTED = 8,
 	DSEC_TOPIC_EXEC_ENDED = 9, /* also of one that could not start */
+	DSEC_TOPIC_PHASE = 10,	   /* of a sandbox: it is in another phase */
 	DSEC_TOPIC_VIOLATION = 32, /* a rule was broken, or tried to be */
 	DSEC_TOPIC_ANOMALY = 33,   /* what an anomaly rule makes of violations */
 };
@@ -370,6 +372,15 @@ enum dsec_policy_flag {
 	DSEC_POLICY_REQUIRED = 2,   /* a rule: a create fails where nothing can enforce it */
 	DSEC_POLICY_AUDIT = 4,	    /* a rule: told, not refused */
 };
+
+/* How a sandbox goes to another phase. */
+enum dsec_phase_flag {
+	DSEC_PHASE_KILL_OLD = 1,       /* all that runs is killed first, but for its PID 1 */
+	DSEC_PHASE_CUT_FLOWS = 2,      /* its connections are cut, of whatever runs on */
+	DSEC_PHASE_ALLOW_DEGRADED = 4, /* also where nothing enforces a rule that is required */
+};
+
+enum { DSEC_PHASE_NAME_BYTES_MAX = 63 };
 
 enum dsec_transport { DSEC_TRANSPORT_RING = 1, DSEC_TRANSPORT_STREAM = 2 };
 

@@ -79,6 +79,7 @@ DSEC_KILLED = 6
 DSEC_NOT_STARTED = 7
 DSEC_END_UNKNOWN = 8
 DSEC_OUTPUT_LIMIT = 9
+DSEC_PHASE_OVER = 10
 
 
 class Reason(enum.StrEnum):
@@ -92,6 +93,7 @@ class Reason(enum.StrEnum):
     NOT_STARTED = "not-started"
     END_UNKNOWN = "end-unknown"
     OUTPUT_LIMIT = "output-limit"
+    PHASE_OVER = "phase-over"
 
 
 REASONS: dict[int, Reason] = {
@@ -105,6 +107,7 @@ REASONS: dict[int, Reason] = {
     7: Reason.NOT_STARTED,
     8: Reason.END_UNKNOWN,
     9: Reason.OUTPUT_LIMIT,
+    10: Reason.PHASE_OVER,
 }
 
 DSEC_EV_DONE = 0
@@ -213,6 +216,7 @@ DSEC_TOPIC_QUARANTINED = 4
 DSEC_TOPIC_ENDED = 5
 DSEC_TOPIC_EXEC_STARTED = 8
 DSEC_TOPIC_EXEC_ENDED = 9
+DSEC_TOPIC_PHASE = 10
 DSEC_TOPIC_VIOLATION = 32
 DSEC_TOPIC_ANOMALY = 33
 
@@ -225,6 +229,7 @@ class Topic(enum.StrEnum):
     ENDED = "ended"
     EXEC_STARTED = "exec-started"
     EXEC_ENDED = "exec-ended"
+    PHASE = "phase"
     VIOLATION = "violation"
     ANOMALY = "anomaly"
 
@@ -237,6 +242,7 @@ TOPICS: dict[int, Topic] = {
     5: Topic.ENDED,
     8: Topic.EXEC_STARTED,
     9: Topic.EXEC_ENDED,
+    10: Topic.PHASE,
     32: Topic.VIOLATION,
     33: Topic.ANOMALY,
 }
@@ -620,6 +626,12 @@ DSEC_POLICY_READY_MADE = 1
 DSEC_POLICY_REQUIRED = 2
 DSEC_POLICY_AUDIT = 4
 
+DSEC_PHASE_KILL_OLD = 1
+DSEC_PHASE_CUT_FLOWS = 2
+DSEC_PHASE_ALLOW_DEGRADED = 4
+
+DSEC_PHASE_NAME_BYTES_MAX = 63
+
 DSEC_TRANSPORT_RING = 1
 DSEC_TRANSPORT_STREAM = 2
 
@@ -993,6 +1005,7 @@ class ExecOpts(ctypes.Structure):
     reserved: int
     window_bytes: int
     output_limit_bytes: int
+    phase: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
@@ -1015,6 +1028,7 @@ class ExecOpts(ctypes.Structure):
         ("reserved", ctypes.c_uint32),
         ("window_bytes", ctypes.c_uint64),
         ("output_limit_bytes", ctypes.c_uint64),
+        ("phase", ctypes.c_uint64),
     ]
 
 
@@ -1047,6 +1061,7 @@ class Result(ctypes.Structure):
     tainted: int
     memory_limit_bytes: int
     flags: int
+    phase: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("reason", ctypes.c_uint32),
@@ -1061,6 +1076,7 @@ class Result(ctypes.Structure):
         ("tainted", ctypes.c_uint32),
         ("memory_limit_bytes", ctypes.c_uint64),
         ("flags", ctypes.c_uint64),
+        ("phase", ctypes.c_uint64),
     ]
 
 
@@ -1276,6 +1292,8 @@ class Row(ctypes.Structure):
     label_count: int
     tainted: int
     tenant: Bytes
+    phase: Bytes
+    phase_version: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1291,6 +1309,8 @@ class Row(ctypes.Structure):
         ("label_count", ctypes.c_uint32),
         ("tainted", ctypes.c_uint32),
         ("tenant", Bytes),
+        ("phase", Bytes),
+        ("phase_version", ctypes.c_uint64),
     ]
 
 
@@ -1378,6 +1398,8 @@ class Inspected(ctypes.Structure):
     label_count: int
     tainted: int
     policy: Bytes
+    phase: Bytes
+    phase_version: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1404,6 +1426,8 @@ class Inspected(ctypes.Structure):
         ("label_count", ctypes.c_uint32),
         ("tainted", ctypes.c_uint32),
         ("policy", Bytes),
+        ("phase", Bytes),
+        ("phase_version", ctypes.c_uint64),
     ]
 
 
@@ -1526,6 +1550,8 @@ class News(ctypes.Structure):
     pid: int
     process: Bytes
     text: Bytes
+    phase: Bytes
+    phase_version: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("topic", ctypes.c_uint32),
@@ -1553,6 +1579,8 @@ class News(ctypes.Structure):
         ("pid", ctypes.c_int32),
         ("process", Bytes),
         ("text", Bytes),
+        ("phase", Bytes),
+        ("phase_version", ctypes.c_uint64),
     ]
 
 
@@ -1801,6 +1829,44 @@ class PolicyRow(ctypes.Structure):
     ]
 
 
+class PhaseOpts(ctypes.Structure):
+    size: int
+    flags: int
+    name: Any
+    policy: Any
+    version: int
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("policy", ctypes.c_char_p),
+        ("version", ctypes.c_uint64),
+    ]
+
+
+class Phased(ctypes.Structure):
+    size: int
+    execs_killed: int
+    version: int
+    policy: int
+    rules_unenforced: int
+    flows_cut: int
+    reserved: int
+    name: Bytes
+    policy_name: Bytes
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("execs_killed", ctypes.c_uint32),
+        ("version", ctypes.c_uint64),
+        ("policy", ctypes.c_uint32),
+        ("rules_unenforced", ctypes.c_uint32),
+        ("flows_cut", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("name", Bytes),
+        ("policy_name", Bytes),
+    ]
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_at": At,
     "dsec_attach_opts": AttachOpts,
@@ -1831,6 +1897,8 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_news": News,
     "dsec_open_opts": OpenOpts,
     "dsec_output": Output,
+    "dsec_phase_opts": PhaseOpts,
+    "dsec_phased": Phased,
     "dsec_policy_opts": PolicyOpts,
     "dsec_policy_row": PolicyRow,
     "dsec_port_opts": PortOpts,
@@ -1986,6 +2054,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         ctypes.POINTER(Call),
         ctypes.POINTER(PolicyOpts),
     ]),
+    "dsec_phase": (ctypes.c_int64, [
+        ctypes.c_void_p,
+        ctypes.POINTER(Call),
+        Id,
+        ctypes.POINTER(PhaseOpts),
+    ]),
 }
 
 
@@ -2041,3 +2115,4 @@ class Library:
     dsec_invoke: Callable[..., int]
     dsec_image: Callable[..., int]
     dsec_policy: Callable[..., int]
+    dsec_phase: Callable[..., int]

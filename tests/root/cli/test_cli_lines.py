@@ -194,7 +194,7 @@ class LinesTest(EngineFixture):
         self.assertEqual(self.good("ps", "-q").split(), [sandbox])
 
     def test_what_is_promised_and_not_there_yet_is_refused_by_name(self):
-        for words in (("pause",), ("resume",), ("fork",), ("phase",), ("job",), ("replay",),
+        for words in (("pause",), ("resume",), ("fork",), ("job",), ("replay",),
                       ("run", "--job", "x", "small"), ("run", "--phase=x", "small"), ("rm", "--job", "x"), ("ps", "--job", "x")):
             ran = self.ask(*words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)

@@ -19,6 +19,22 @@ double clock_ms(void)
 	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
+struct dsec_call call_now(void)
+{
+	struct dsec_call call = { .size = sizeof call };
+	struct timespec now;
+	uint64_t ms;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+	for (int i = 0; i < 6; i++)
+		call.request_id[i] = (uint8_t)(ms >> (40 - 8 * i));
+	call.request_id[6] = 0x70;
+	call.request_id[9] = (uint8_t)now.tv_nsec;
+	call.request_id[15] = 3;
+	return call;
+}
+
 static struct dsec_bytes bytes_of(const char *text)
 {
 	return (struct dsec_bytes){ text, strlen(text) };
@@ -45,6 +61,7 @@ int64_t command_try(struct dsec *d, struct dsec_id id, const struct command *c,
 		.idle_timeout_ms = c->idle_timeout_ms,
 		.output_limit_bytes = c->output_limit_bytes,
 		.kill_after_ms = c->kill_after_ms,
+		.phase = c->phase,
 	};
 
 	if (!(c->flags & (DSEC_EXEC_STREAM | DSEC_EXEC_DETACH)))

@@ -24,6 +24,7 @@ struct command {
 	uint64_t head_bytes, tail_bytes, window_bytes;
 	uint32_t idle_timeout_ms, kill_after_ms;
 	uint64_t output_limit_bytes;
+	uint64_t phase;
 };
 
 #define SH(script)                                                                                 \
@@ -96,4 +97,6 @@ void list_destroy(struct dsec *d);
 /* The sandbox is listed, whatever its state. */
 bool list_has(struct dsec *d, struct dsec_id id);
 
+/* With a request id of now, a UUIDv7. */
+struct dsec_call call_now(void);
 double clock_ms(void);

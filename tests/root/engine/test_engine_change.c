@@ -332,23 +332,6 @@ static struct told create_told(struct dsec *d, const struct dsec_create_opts *op
 	return told;
 }
 
-/* A UUIDv7 of now. */
-static struct dsec_call call_now(void)
-{
-	struct dsec_call call = { .size = sizeof call };
-	struct timespec now;
-	uint64_t ms;
-
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-	for (int i = 0; i < 6; i++)
-		call.request_id[i] = (uint8_t)(ms >> (40 - 8 * i));
-	call.request_id[6] = 0x70;
-	call.request_id[9] = (uint8_t)now.tv_nsec;
-	call.request_id[15] = 3;
-	return call;
-}
-
 static void a_create_asked_again_tells_of_each_that_was_asked(struct engine *e)
 {
 	/* Of 3,000 the engine holds 32: the others are refused, and replayed as not there. */

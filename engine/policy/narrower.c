@@ -1,0 +1,95 @@
+/*
+ * Compares what two policies refuse. Called by policy_want.c on the control thread, since large
+ * ones take milliseconds, and by tests. Must hold: a rule counts as kept only where what refuses
+ * it refuses at least as much, at the same paths and below them.
+ */
+#include "engine/policy/narrower.h"
+
+#include <string.h>
+
+#include "engine/policy/compile.h"
+
+/* Of `path` itself, or of all that is below `above`. */
+static bool path_is_within(const char *path, const char *above)
+{
+	size_t bytes = strlen(above);
+
+	return !strncmp(path, above, bytes) && path[bytes] == '/';
+}
+
+/* What a rule refuses at the path of another, and where that has all below it, there, too. */
+static uint32_t file_bits_at(const struct guard_rule *by, const struct guard_rule *rule)
+{
+	const bool same = !strcmp(by->text, rule->text);
+	const bool reaches = by->bits & GUARD_FILE_SUBTREE;
+
+	if (same ? !reaches && rule->bits & GUARD_FILE_SUBTREE :
+		   !reaches || !path_is_within(rule->text, by->text))
+		return 0;
+	/* What is not there is neither read, written nor run. */
+	return by->bits & GUARD_FILE_HIDE ? ~0u : by->bits;
+}
+
+static bool value_is_kept(const struct guard_rule *by, const struct guard_rule *rule)
+{
+	if (rule->kind == GUARD_RULE_PROCESS && rule->value == GUARD_PROCESS_PTRACE_OUTSIDE &&
+	    by->value == GUARD_PROCESS_PTRACE)
+		return true;
+	return rule->kind == GUARD_RULE_UNIX ? !strcmp(by->text, rule->text) :
+					       by->value == rule->value;
+}
+
+static bool rule_is_kept(const struct policy *policy, const struct guard_rule *rule)
+{
+	uint32_t missing = rule->bits & ~(uint32_t)GUARD_FILE_SUBTREE;
+
+	for (uint32_t i = 0; i < policy->guard.rule_count; i++) {
+		const struct guard_rule *by = &policy->rules[i];
+
+		if (by->kind != rule->kind || by->is_audit)
+			continue;
+		if (rule->kind != GUARD_RULE_FILE && value_is_kept(by, rule))
+			return true;
+		if (rule->kind != GUARD_RULE_FILE)
+			continue;
+		missing &= ~file_bits_at(by, rule);
+		if (!missing)
+			return true;
+	}
+	return false;
+}
+
+uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
+{
+	if (policy == wider)
+		return 0;
+	for (uint32_t i = 0; i < wider->guard.rule_count; i++)
+		if (!wider->rules[i].is_audit && !rule_is_kept(policy, &wider->rules[i]))
+			return i + 1;
+	return 0;
+}
+
+static bool destination_is_same(const struct guard_destination *a,
+				const struct guard_destination *b)
+{
+	bool same = a->prefix_bits == b->prefix_bits && a->port_count == b->port_count &&
+		    !memcmp(a->address, b->address, sizeof a->address);
+
+	for (uint32_t i = 0; same && i < a->port_count; i++)
+		same = a->ports[i].first == b->ports[i].first &&
+		       a->ports[i].last == b->ports[i].last &&
+		       a->ports[i].protocol == b->ports[i].protocol;
+	return same;
+}
+
+bool policy_goes_no_further(const struct policy *policy, const struct policy *wider)
+{
+	const struct guard_policy *a = &policy->guard, *b = &wider->guard;
+	bool same = a->has_egress == b->has_egress && a->destination_count == b->destination_count;
+
+	if (!a->has_egress)
+		return true;
+	for (uint32_t i = 0; same && i < a->destination_count; i++)
+		same = destination_is_same(&a->destinations[i], &b->destinations[i]);
+	return same;
+}

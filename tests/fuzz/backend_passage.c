@@ -1,0 +1,53 @@
+/*
+ * Boxes of fuzz runs between two phases. Called by the engine through the class, and by the stub
+ * for what is to happen.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "tests/fuzz/backend_state.h"
+
+/* Every run in it has ended. */
+int stub_box_clear(struct box *base, struct box_clear *clear)
+{
+	struct stub_box *box = box_of(base);
+	struct stub *stub = stub_of(base->backend);
+
+	assert(!box->clear);
+	for (uint32_t i = 0; i < stub->runs_max; i++)
+		if (stub->runs[i].taken && stub->runs[i].run.box == base)
+			assert(stub->runs[i].state == RUN_ENDED);
+	if (!box->up)
+		return -ESRCH;
+	if (choose(stub->choices, 8) == 7)
+		return 1;
+	box->clear = clear;
+	return 0;
+}
+
+int stub_box_narrow(struct box *base, struct box_narrow *narrow)
+{
+	struct stub_box *box = box_of(base);
+
+	assert(!box->narrow);
+	if (!box->up || choose(stub_of(base->backend)->choices, 8) == 7)
+		return -ESRCH;
+	box->narrow = narrow;
+	return 0;
+}
+
+void stub_passage_ends(struct stub *stub, struct stub_box *box)
+{
+	static const int errors[] = { 0, 0, -EBUSY, -EPIPE };
+	struct box_clear *clear = box->clear;
+	struct box_narrow *narrow = box->narrow;
+	int error = errors[choose(stub->choices, 4)];
+
+	if (clear) {
+		box->clear = NULL;
+		clear->done(clear, error);
+	} else {
+		box->narrow = NULL;
+		narrow->done(narrow, error);
+	}
+}
