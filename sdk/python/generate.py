@@ -22,7 +22,7 @@ NUMBERS = {
 # Enums that Python shows as words. The others are options of requests: plain numbers.
 SHOWN = ("code", "blame", "reason", "kind", "state", "cause", "file_type", "file_change",
          "file_reason", "limit", "feature", "network", "transport", "on_timeout", "disconnect",
-         "resource", "verdict", "isolation", "topic")
+         "resource", "verdict", "isolation", "topic", "anomaly")
 
 ABI_HEAD = '''"""libdsec as ctypes sees it. Written by generate.py from dsec.h: do not edit."""
 from __future__ import annotations
@@ -144,7 +144,8 @@ def enum_write(name, body):
         return text
     prefix = {"code": "DSEC_", "reason": "DSEC_", "kind": "DSEC_EV_"}.get(
         short, f"DSEC_{short.upper()}_")
-    words = [(member.removeprefix(prefix), value) for member, value in members]
+    words = [(member.removeprefix(prefix), value) for member, value in members
+             if member.startswith(prefix)]
     text += f"\n\nclass {camel(name)}(enum.StrEnum):\n"
     text += "".join(f'    {word} = "{word.lower().replace("_", "-")}"\n' for word, _ in words)
     text += f"\n\n{short.upper()}S: dict[int, {camel(name)}] = {{\n"

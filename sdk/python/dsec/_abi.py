@@ -257,6 +257,29 @@ DSEC_ANOMALY_SOCKET_PROBING = 6
 DSEC_ANOMALY_OFFLINE_SOCKETS = 7
 DSEC_ANOMALIES = 8
 
+
+class Anomaly(enum.StrEnum):
+    PROTECTED_WRITE = "protected-write"
+    DANGEROUS_IOCTL = "dangerous-ioctl"
+    PORT_SCAN = "port-scan"
+    HUNTING = "hunting"
+    OUTSIDE_PTRACE = "outside-ptrace"
+    OUTSIDE_SIGNAL = "outside-signal"
+    SOCKET_PROBING = "socket-probing"
+    OFFLINE_SOCKETS = "offline-sockets"
+
+
+ANOMALYS: dict[int, Anomaly] = {
+    0: Anomaly.PROTECTED_WRITE,
+    1: Anomaly.DANGEROUS_IOCTL,
+    2: Anomaly.PORT_SCAN,
+    3: Anomaly.HUNTING,
+    4: Anomaly.OUTSIDE_PTRACE,
+    5: Anomaly.OUTSIDE_SIGNAL,
+    6: Anomaly.SOCKET_PROBING,
+    7: Anomaly.OFFLINE_SOCKETS,
+}
+
 DSEC_SUBSCRIBE_SO_FAR = 1
 
 DSEC_MISSED_UNSELECTED = 1

@@ -7,7 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, List, Unpack
 
-from dsec import _file_requests, _function_requests, _requests, values
+from dsec import _file_requests, _function_requests, _policy_requests, _requests, values
 from dsec._function import Function
 from dsec._link import Exchange, Link
 from dsec._process import finish, upload
@@ -15,7 +15,9 @@ from dsec._requests import Data, Made, Request, Text
 from dsec._sandbox import Sandbox, with_options
 from dsec._subscription import Subscription
 from dsec.errors import DsecError
-from dsec.options import CALL_OPTIONS, CreateOptions, ExecOptions, FunctionOptions
+from dsec.options import (CALL_OPTIONS, CallOptions, CreateOptions, ExecOptions,
+                          FunctionOptions)
+from dsec.policies import Policy, PolicyInfo
 from dsec.values import Capabilities, FunctionInfo, ImageInfo, Progress, Result, SandboxInfo, Usage
 
 END_S = 5.0
@@ -167,7 +169,8 @@ class Client:
         """What happens from now on, or from a number on (with the epoch of its engine).
 
         topics: "creating", "running", "destroying", "quarantined", "ended", "exec-started",
-        "exec-ended"; None: all. Of sandboxes named, or with every label; else of all.
+        "phase", "exec-ended", "violation", "anomaly"; None: all. Of sandboxes named, or with every
+        label; else of all.
         """
         request = _requests.subscribe(ids, labels, job, topics, from_seq, epoch, window)
         return Subscription(self._link).begin(request)
@@ -195,6 +198,43 @@ class Client:
     def functions(self) -> List[FunctionInfo]:
         found: List[FunctionInfo] = finish(self._link, _function_requests.functions())
         return found
+
+    # ---- policies ----
+
+    def policy_check(self, document: Text, *, name: str | None = None) -> Policy:
+        """Is it right, and what does it say; nothing is kept. DsecInvalidError: where it is not."""
+        found: Policy = finish(self._link, _policy_requests.policy_check(document, name))
+        return found
+
+    def policy_load(self, document: Text, *, name: str | None = None,
+                          version: int | None = None, **options: Unpack[CallOptions]) -> Policy:
+        """There under its name from now on, as a new version; version: only over that one."""
+        found: Policy = finish(self._link, with_options(
+            _policy_requests.policy_load(document, name, version), options))
+        return found
+
+    def policy_show(self, name: str) -> Policy:
+        """With its document, its rules and how this host enforces them."""
+        found: Policy = finish(self._link, _policy_requests.policy_show(name))
+        return found
+
+    def policy_list(self) -> List[PolicyInfo]:
+        """The ready-made, and the tenant's own."""
+        rows: list[PolicyInfo] = finish(self._link, _policy_requests.policy_list())
+        return rows
+
+    def policy_diff(self, one: str, other: str) -> tuple[List[str], List[str]]:
+        """Texts of rules that only the one has, and that only the other has."""
+        rules = [[rule.text for rule in (self.policy_show(name)).rules]
+                 for name in (one, other)]
+        return ([text for text in rules[0] if text not in rules[1]],
+                [text for text in rules[1] if text not in rules[0]])
+
+    def policy_remove(self, name: str, *, version: int | None = None,
+                            **options: Unpack[CallOptions]) -> None:
+        """Sandboxes that have it keep it. DsecDeniedError: it is ready-made."""
+        finish(self._link, with_options(_policy_requests.policy_remove(name, version),
+                                              options))
 
     # ---- images ----
 

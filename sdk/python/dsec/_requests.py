@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dsec import _abi, values
+from dsec import _abi, news as happened, values
 from dsec.errors import DsecError, DsecInvalidError, error_make
 from dsec._abi import Blame, Code
 
@@ -364,10 +364,10 @@ def subscribe(ids: Sequence[str] | None, labels: Mapping[str, str] | None, job: 
                    nothing("subscribe"), keep=keep, weight=LONG)
 
 
-def news(event: _abi.Event) -> values.News | values.Missed | None:
+def news(event: _abi.Event) -> happened.News | happened.Missed | None:
     if event.kind == _abi.DSEC_EV_STATE:
-        return values.news_of(event)
-    return values.missed_of(event) if event.kind == _abi.DSEC_EV_GAP else None
+        return happened.news_of(event)
+    return happened.missed_of(event) if event.kind == _abi.DSEC_EV_GAP else None
 
 
 def holdings() -> Request[dict[str, int | None]]:

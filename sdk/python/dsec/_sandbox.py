@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Unpack
 
-from dsec import _abi, _file_requests, _requests
+from dsec import _abi, _file_requests, _policy_requests, _requests
 from dsec._link import Link
 from dsec._process import Process, finish, items, upload
 from dsec._requests import Data, Request, Text
 from dsec._subscription import Subscription
-from dsec.options import CALL_OPTIONS, ExecOptions, StartOptions
+from dsec.options import CALL_OPTIONS, CallOptions, ExecOptions, StartOptions
+from dsec.policies import Phase
 from dsec.values import (ExecInfo, FileInfo, FileResult, Forward, Inspection, Result,
                          Settings, State, Usage)
 
@@ -250,6 +251,18 @@ class Sandbox:
         """A way to a port of network "private"; wait: until something listens there, so long."""
         way: Forward = finish(self._link, _requests.port(self.id, number, wait, revoke))
         return way
+
+    def phase(self, name: str, *, version: int | None = None, policy: str | None = None,
+                    kill_old: bool = False, cut_flows: bool = False,
+                    allow_degraded: bool = False, **options: Unpack[CallOptions]) -> Phase:
+        """Moves it to another phase, if it is in that version; kill_old: nothing of before runs.
+
+        A policy it brings must allow no more than the one before. DsecConflictError.phase: what it
+        is in instead.
+        """
+        moved: Phase = finish(self._link, with_options(_policy_requests.phase(
+            self.id, name, version, policy, kill_old, cut_flows, allow_degraded), options))
+        return moved
 
     def stats(self) -> Usage:
         """What it uses now."""

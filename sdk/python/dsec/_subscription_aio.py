@@ -6,7 +6,7 @@ from types import TracebackType
 from dsec import _requests
 from dsec._link_aio import Link
 from dsec._requests import Request
-from dsec.values import Missed, News
+from dsec.news import Missed, News
 
 
 class Subscription:

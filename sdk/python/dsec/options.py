@@ -57,6 +57,7 @@ class ExecOptions(CallOptions, total=False):
     head_bytes: int  # kept of each stream, from its beginning and its end
     tail_bytes: int
     output_limit_bytes: int  # beyond, it is killed: reason "output-limit"
+    phase: int  # only in the phase of that version: else DsecConflictError
     merge_stderr: bool
     image_command: bool  # argv follows the image's entrypoint
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dsec import _abi
-from dsec._abi import (Blame, Cause, Code, FileChange, FileReason, FileType, Limit, Reason, State,
-                       Topic, Verdict)
+from dsec._abi import (Anomaly, Blame, Cause, Code, FileChange, FileReason, FileType, Limit,
+                       Reason, State, Topic, Verdict)
 from dsec.errors import DsecError, error_make
 
 UINT64_MAX = 2**64 - 1
 T = TypeVar("T", bound=ctypes.Structure)
 
 __all__ = [
-    "Blame", "Called", "Capabilities", "Cause", "Chunk", "Code", "ExecInfo", "FileChange",
-    "FileInfo", "FileReason", "FileResult", "FileType", "Forward", "FunctionInfo", "ImageInfo",
-    "Inspection", "Limit", "Missed", "News", "Output", "Progress", "Reason", "Result",
+    "Anomaly", "Blame", "Called", "Capabilities", "Cause", "Chunk", "Code", "ExecInfo",
+    "FileChange", "FileInfo", "FileReason", "FileResult", "FileType", "Forward", "FunctionInfo",
+    "ImageInfo", "Inspection", "Limit", "Output", "Progress", "Reason", "Result",
     "SandboxInfo", "Settings", "State", "Status", "Topic", "Usage", "Verdict",
 ]
 
@@ -70,6 +70,8 @@ class Result:
     unpoliced: bool
     status: Status
     outputs: dict[int, Output] = field(repr=False)
+    phase_version: int
+    tainted: frozenset[str]
 
     def output(self, stream: int) -> Output:
         return self.outputs.get(stream, Output())
@@ -146,6 +148,9 @@ class SandboxInfo:
     execs_running: int
     execs_total: int
     tenant: str
+    phase: str
+    phase_version: int
+    tainted: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +211,9 @@ class Inspection:
     user: str
     labels: dict[str, str]
     policy: str
+    phase: str
+    phase_version: int
+    tainted: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,42 +279,6 @@ class Called:
     stderr: bytes
     status: Status
     truncated: bool  # it wrote more: than it may (ole), or than is kept for who asks again
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """An event: of a sandbox, or of a program in it (exec is not 0). reason, code, signal and wall
-    are those of a program that ended, cause that of a sandbox.
-    """
-
-    topic: str
-    seq: int
-    epoch: int
-    time: float
-    sandbox: str
-    exec: int
-    cause: Cause
-    reason: Reason | None
-    code: int | None
-    signal: int | None
-    wall: float | None
-    image: str
-    labels: dict[str, str]
-    unpoliced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """Events that are gone: numbers from first_seq to before next_seq, so many of which were asked
-    for. exact: or else count is of all. reset: another engine, whose events begin here.
-    """
-
-    first_seq: int
-    next_seq: int
-    count: int
-    epoch: int
-    exact: bool
-    reset: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +413,8 @@ def result_of(event: _abi.Event) -> Result | None:
     return Result(reason, *ended(reason, result.exit_code, result.signal), result.exec,
                   seconds(result.cpu_us, 10**6), seconds(result.wall_us, 10**6),
                   known(result.memory_peak_bytes), result.memory_limit_bytes or None,
-                  bool(result.flags & _abi.DSEC_RESULT_UNPOLICED), status_of(event.status), outputs)
+                  bool(result.flags & _abi.DSEC_RESULT_UNPOLICED), status_of(event.status), outputs,
+                  result.phase, anomalies(result.tainted))
 
 
 def settings_of(created: _abi.Created) -> Settings:
@@ -461,7 +434,8 @@ def sandbox_info(event: _abi.Event) -> SandboxInfo:
         id_text(row.id), str(named(_abi.STATES, row.state)), text(row.image),
         labels_of(row.labels, row.label_count), str(named(_abi.NETWORKS, row.network)),
         row.age_ms / 1000, row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running,
-        row.execs_total, text(row.tenant))
+        row.execs_total, text(row.tenant), text(row.phase), row.phase_version,
+        anomalies(row.tainted))
 
 
 def exec_info(event: _abi.Event) -> ExecInfo:
@@ -500,7 +474,7 @@ def inspection_of(event: _abi.Event) -> Inspection:
         row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running, row.execs_total,
         known(row.oom_kills), usage_of(row), settings_of(row.settings), text(row.image),
         text(row.hostname), text(row.user), labels_of(row.labels, row.label_count),
-        text(row.policy))
+        text(row.policy), text(row.phase), row.phase_version, anomalies(row.tainted))
 
 
 def file_info(event: _abi.Event) -> FileInfo:
@@ -509,6 +483,11 @@ def file_info(event: _abi.Event) -> FileInfo:
         text(row.name), named(_abi.FILE_TYPES, row.type, FileType.OTHER), row.mode, row.uid,
         row.gid, row.bytes, row.disk_bytes, row.links, row.mtime_ns / 10**9, text(row.target),
         bits(_abi.FILE_CHANGES, row.change), str(named(_abi.FILE_REASONS, row.reason)), row.error)
+
+
+def anomalies(mask: int) -> frozenset[str]:
+    """Names of rules in a mask of bits 1 << number."""
+    return frozenset(str(named(_abi.ANOMALYS, at)) for at in range(32) if mask >> at & 1)
 
 
 def forward_of(event: _abi.Event) -> Forward:
@@ -523,26 +502,6 @@ def image_info(event: _abi.Event, record: bytes = b"") -> ImageInfo:
         None if row.users == 2**32 - 1 else row.users,
         known(row.bytes), known(row.content_bytes), known(row.files), row.layers,
         seconds(row.age_ms, 1000), row.dropped_nodes, row.dropped_xattrs, record)
-
-
-def news_of(event: _abi.Event) -> News:
-    row = take(_abi.News, event.body)
-    over = row.topic == _abi.DSEC_TOPIC_EXEC_ENDED
-    reason = named(_abi.REASONS, row.reason, Reason.END_UNKNOWN)
-    code, signal = ended(reason, row.exit_code, row.signal) if over else (None, None)
-    return News(
-        str(named(_abi.TOPICS, row.topic)), row.seq, row.epoch, row.time_ms / 1000,
-        id_text(row.sandbox), row.exec, named(_abi.CAUSES, row.cause, Cause.NONE),
-        reason if over else None, code, signal, seconds(row.wall_us, 10**6) if over else None,
-        text(row.image), labels_of(row.labels, row.label_count),
-        bool(row.flags & _abi.DSEC_UNPOLICED))
-
-
-def missed_of(event: _abi.Event) -> Missed:
-    row = take(_abi.Missed, event.body)
-    return Missed(row.first_seq, row.next_seq, row.count, row.epoch,
-                  not row.flags & _abi.DSEC_MISSED_UNSELECTED,
-                  bool(row.flags & _abi.DSEC_MISSED_RESET))
 
 
 def progress_of(event: _abi.Event) -> Progress:

@@ -366,6 +366,59 @@ class BlockingTest(PythonTest):
         with self.client.create("small") as sandbox:
             self.assertEqual(sandbox.exec(["echo", "two"]).stdout, b"two\n")
 
+    # ---- policies and phases ----
+
+    def test_a_phase_brings_its_policy_and_an_exec_for_another_is_a_conflict(self):
+        loaded = self.client.policy_load(
+            "name: py-judge\nfiles: {readonly: [/srv/tests]}\n", name="py-judge")
+        self.addCleanup(self.client.policy_remove, "py-judge")
+        self.assertEqual((loaded.info.rules, loaded.rules[0].text),
+                         (1, "files.readonly /srv/tests"))
+        self.assertIn("mount", loaded.rules[0].levels)
+        self.sh("mkdir -p /srv/tests; echo good >/srv/tests/t")
+        self.assertEqual(self.sh("true", phase=1).phase_version, 1)
+        with self.sandbox.start(["sleep", "1000"]) as process:
+            moved = self.sandbox.phase("judge", version=1, policy="py-judge", kill_old=True)
+            self.assertEqual(process.wait().reason, "phase-over")
+        self.assertEqual((moved.name, moved.version, moved.policy, moved.killed),
+                         ("judge", 2, "py-judge", 1))
+        self.assertEqual(self.sh("echo bad 2>/dev/null >/srv/tests/t; cat /srv/tests/t").stdout,
+                         b"good\n")
+        with self.assertRaises(dsec.DsecConflictError):
+            self.sh("true", phase=1)
+        with self.assertRaises(dsec.DsecConflictError) as raised:
+            self.sandbox.phase("again", version=1)
+        self.assertEqual((raised.exception.result.name, raised.exception.result.version),
+                         ("judge", 2))
+        with self.assertRaises(dsec.DsecDeniedError):
+            self.sandbox.phase("back", policy="default")
+        seen = self.sandbox.inspect()
+        self.assertEqual((seen.phase, seen.phase_version, seen.policy, seen.tainted),
+                         ("judge", 2, "py-judge", frozenset()))
+        rows = {row.id: row for row in self.client.list()}
+        self.assertEqual(rows[self.sandbox.id].phase, "judge")
+
+    def test_policies_are_checked_shown_listed_and_compared(self):
+        with self.assertRaises(dsec.DsecInvalidError) as raised:
+            self.client.policy_check("name: x\nfiles: {protct: [/a]}\n")
+        self.assertIn("did you mean protect?", str(raised.exception.__notes__))
+        checked = self.client.policy_check("name: x\nextends: verify\nphases: {a: verify}\n")
+        self.assertEqual(checked.phases["a"], "verify")
+        shown = self.client.policy_show("verify")
+        self.assertIn(b"extends: swe-agent", shown.document)
+        self.assertTrue(shown.info.ready_made)
+        names = [row.name for row in self.client.policy_list()]
+        self.assertIn("swe-agent", names)
+        self.assertNotIn("x", names)
+        narrower, wider = self.client.policy_diff("verify", "swe-agent")
+        self.assertIn("files.readonly /opt/tests", narrower)
+        with self.assertRaises(dsec.DsecDeniedError):
+            self.client.policy_remove("verify")
+        with self.assertRaises(dsec.DsecAbsentError):
+            self.client.policy_show("nobody")
+        with self.assertRaises(dsec.DsecAbsentError):
+            self.client.create("small", policy="nobody")
+
     def test_no_thread_is_started(self):
         self.sh("true")
         self.assertEqual(len(list(Path("/proc/self/task").iterdir())), 1)
