@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,14 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/guard_egress.h"
 #include "bpf/guard_exits.h"
 #include "bpf/guard_hooks.h"
 #include "bpf/guard_lsm.h"
 #include "bpf/guard_pins.h"
 #include "bpf/guard_shared.h"
 #include "bpf/guard_violations.h"
+#include "bpf/guard_why.h"
 #include "bpf/policy.h" /* the skeletons speak of its structs */
 #include "bpf/exit.skel.h"
 #include "bpf/net.skel.h"
@@ -35,12 +36,6 @@ enum {
 	SPILL_DEATHS_DEFAULT = 65536,
 	SPILL_DEATHS_MAX = 1 << 22, /* more than a host can have processes */
 	VERIFIER_LOG_BYTES = 64 * 1024,
-};
-
-/* Why a capability is missing, collected for the caller. */
-struct why {
-	char *text;
-	size_t bytes, used;
 };
 
 struct guard {
@@ -55,25 +50,28 @@ struct guard {
 	struct guard_lsm *lsm;
 	struct net_bpf *net;
 	struct shared_bpf *shared;
+	struct egress_bpf *egress;
 	struct guard_hooks hooks;
 	struct guard_pins pins;
 };
 
 static int options_check(const struct guard_options *options);
-static void why_add(struct why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int exit_open(struct guard *guard, const struct guard_options *options, struct why *why);
+static int exit_open(struct guard *guard, const struct guard_options *options,
+		     struct guard_why *why);
 static void exit_close(struct guard *guard);
 static int violations_open(struct guard *guard, const struct guard_options *options,
-			   struct why *why);
-static int net_open(struct guard *guard, const struct guard_options *options, struct why *why);
+			   struct guard_why *why);
+static int net_open(struct guard *guard, const struct guard_options *options,
+		    struct guard_why *why);
 static void net_close(struct guard *guard);
-static int shared_open(struct guard *guard, struct why *why);
-static int lsm_open(struct guard *guard, struct why *why);
+static int programs_open(struct guard *guard, const struct guard_options *wanted,
+			 struct guard_why *why);
+static int lsm_open(struct guard *guard, struct guard_why *why);
 
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
 	       struct guard **ret)
 {
-	struct why why = { .text = ret_why, .bytes = why_bytes };
+	struct guard_why why = { .text = ret_why, .bytes = why_bytes };
 	libbpf_print_fn_t print;
 	struct guard *guard;
 	int r;
@@ -143,6 +141,11 @@ int guard_sweep(const char *instance, int cgroup_fd)
 const struct guard_lsm *guard_lsm_of(const struct guard *guard)
 {
 	return guard->lsm;
+}
+
+struct egress_bpf *guard_egress_of(const struct guard *guard)
+{
+	return guard->egress;
 }
 
 uint32_t guard_capabilities(const struct guard *guard)
@@ -236,57 +239,6 @@ static int options_check(const struct guard_options *options)
 	return options->spill_deaths_max <= SPILL_DEATHS_MAX ? 0 : -EINVAL;
 }
 
-static void why_add(struct why *why, const char *format, ...)
-{
-	va_list arguments;
-	int length;
-
-	if (why->used >= why->bytes)
-		return;
-	va_start(arguments, format);
-	length = vsnprintf(why->text + why->used, why->bytes - why->used, format, arguments);
-	va_end(arguments);
-	why->used += (size_t)length;
-}
-
-/* The verifier's last word: the line before its statistics. "" when it was not asked. */
-static const char *log_last_line(char *log)
-{
-	char *line;
-
-	for (;;) {
-		size_t length = strlen(log);
-
-		while (length && log[length - 1] == '\n')
-			log[--length] = '\0';
-		line = strrchr(log, '\n');
-		if (!line)
-			return strncmp(log, "processed ", 10) ? log : "";
-		if (strncmp(line + 1, "processed ", 10))
-			return line + 1;
-		*line = '\0';
-	}
-}
-
-static const char *load_remedy(int r)
-{
-	if (r == -EPERM || r == -EACCES)
-		return "run as root with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, without kernel "
-		       "lockdown `confidentiality`";
-	if (r == -ENOMEM)
-		return "raise the memory limit of the engine's cgroup";
-	return "use a kernel of at least 6.12 with CONFIG_BPF_SYSCALL, CONFIG_CGROUP_BPF and "
-	       "CONFIG_DEBUG_INFO_BTF";
-}
-
-static void why_load(struct why *why, const char *what, int r, char *log)
-{
-	const char *line = log_last_line(log);
-
-	why_add(why, "%s (%s%s%s): %s\n", what, strerror(-r), *line ? ": " : "", line,
-		load_remedy(r));
-}
-
 /* A ring and a spill for each shard, and the way from its cgroup to them. */
 static int exit_shard_add(struct guard *guard, const struct guard_options *options, uint32_t at)
 {
@@ -370,7 +322,8 @@ static int exit_attach(struct guard *guard, const struct guard_options *options)
 	return guard->exit_link ? 0 : -errno;
 }
 
-static int exit_open(struct guard *guard, const struct guard_options *options, struct why *why)
+static int exit_open(struct guard *guard, const struct guard_options *options,
+		     struct guard_why *why)
 {
 	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
 	int r;
@@ -384,7 +337,7 @@ static int exit_open(struct guard *guard, const struct guard_options *options, s
 		guard->capabilities |= GUARD_EXIT_EVENTS;
 		return 0;
 	}
-	why_load(why, "no events of deaths", r, log);
+	guard_why_load(why, "no events of deaths", r, log);
 	exit_close(guard);
 	return r;
 }
@@ -409,7 +362,7 @@ static void exit_close(struct guard *guard)
 
 /* Without the programs of deaths nobody knows the engine's pid namespace: pids are 0 then. */
 static int violations_open(struct guard *guard, const struct guard_options *options,
-			   struct why *why)
+			   struct guard_why *why)
 {
 	struct policy_engine place = { .root_level = guard->root_level };
 	char log[1] = "";
@@ -419,7 +372,7 @@ static int violations_open(struct guard *guard, const struct guard_options *opti
 		place = guard->exit->bss->engine;
 	r = guard_violation_maps_open(options, &place, &guard->violations);
 	if (r < 0)
-		why_load(why, "what is refused is not told", r, log);
+		guard_why_load(why, "what is refused is not told", r, log);
 	return r;
 }
 
@@ -453,7 +406,8 @@ static int net_load(struct guard *guard, bool with_unix, char *log)
 }
 
 /* Pins come first, since they decide how the hooks are attached. */
-static void net_pins_open(struct guard *guard, const struct guard_options *options, struct why *why)
+static void net_pins_open(struct guard *guard, const struct guard_options *options,
+			  struct guard_why *why)
 {
 	int r = guard_pins_open(options->instance, &guard->pins);
 
@@ -464,13 +418,13 @@ static void net_pins_open(struct guard *guard, const struct guard_options *optio
 		r = guard_violation_maps_pin(guard->violations, &guard->pins);
 	guard->hooks.pinned = r == 0;
 	if (r < 0)
-		why_add(why,
-			"enforcement is not pinned (%s): mount a bpffs, `mount -t bpf bpf "
-			"/sys/fs/bpf`, or let the engine mount one below /run/dsec\n",
-			strerror(-r));
+		guard_why_add(why,
+			      "enforcement is not pinned (%s): mount a bpffs, `mount -t bpf bpf "
+			      "/sys/fs/bpf`, or let the engine mount one below /run/dsec\n",
+			      strerror(-r));
 }
 
-static int net_open(struct guard *guard, const struct guard_options *options, struct why *why)
+static int net_open(struct guard *guard, const struct guard_options *options, struct guard_why *why)
 {
 	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
 	bool could_pin;
@@ -480,10 +434,10 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 		return -ENOMEM;
 	unix_r = net_load(guard, true, log);
 	if (unix_r < 0) {
-		why_load(why, "abstract unix names are not refused", unix_r, log);
+		guard_why_load(why, "abstract unix names are not refused", unix_r, log);
 		r = net_load(guard, false, log);
 		if (r < 0) {
-			why_load(why, "network `none` is not enforced on sockets", r, log);
+			guard_why_load(why, "network `none` is not enforced on sockets", r, log);
 			return r;
 		}
 	}
@@ -492,7 +446,7 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 	r = guard_hooks_attach(&guard->hooks, guard->net->progs.dsec_socket);
 	if (r < 0) {
 		log[0] = '\0';
-		why_load(why, "network `none` is not enforced on sockets", r, log);
+		guard_why_load(why, "network `none` is not enforced on sockets", r, log);
 		net_close(guard);
 		return r;
 	}
@@ -504,17 +458,16 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 				guard_hooks_attach(&guard->hooks, guard->net->progs.dsec_unix_send);
 		log[0] = '\0';
 		if (unix_r < 0)
-			why_load(why, "abstract unix names are not refused", unix_r, log);
+			guard_why_load(why, "abstract unix names are not refused", unix_r, log);
 		else
 			guard->capabilities |= GUARD_ABSTRACT;
 	}
 	if (guard->hooks.pinned)
 		guard->capabilities |= GUARD_PINNED;
 	else if (could_pin)
-		why_add(why, "enforcement is not pinned: links cannot be pinned on %s\n",
-			guard->pins.directory);
-	if (options->with_shared)
-		(void)shared_open(guard, why); /* told in why; -ENOMEM: the others were loaded */
+		guard_why_add(why, "enforcement is not pinned: links cannot be pinned on %s\n",
+			      guard->pins.directory);
+	(void)programs_open(guard, options, why); /* told in why; the others were loaded */
 	guard_hooks_sweep(guard->cgroup_fd, &guard->hooks);
 	return 0;
 }
@@ -524,13 +477,15 @@ static void net_close(struct guard *guard)
 	guard_hooks_detach(&guard->hooks, 0);
 	guard_shared_close(guard->shared);
 	guard->shared = NULL;
+	guard_egress_close(guard->egress);
+	guard->egress = NULL;
 	guard_pins_close(&guard->pins);
 	net_bpf__destroy(guard->net);
 	guard->net = NULL;
 }
 
 /* Pins are where net_open() put them; where there are none, or no cgroup, it said so. */
-static int lsm_open(struct guard *guard, struct why *why)
+static int lsm_open(struct guard *guard, struct guard_why *why)
 {
 	auto_free char *log = NULL;
 	int r;
@@ -542,7 +497,7 @@ static int lsm_open(struct guard *guard, struct why *why)
 		return -ENOMEM;
 	r = guard_lsm_open(log, VERIFIER_LOG_BYTES, &guard->lsm);
 	if (r < 0) {
-		why_load(why, "no maps for policies", r, log);
+		guard_why_load(why, "no maps for policies", r, log);
 		return r;
 	}
 	guard->capabilities |= GUARD_POLICIES;
@@ -550,13 +505,14 @@ static int lsm_open(struct guard *guard, struct why *why)
 	if (r == 0)
 		guard->capabilities |= GUARD_LSM;
 	else
-		why_add(why,
-			"policies are not enforced by BPF LSM (%s): use a kernel with "
-			"CONFIG_BPF_LSM that lets LSM programs load, and `bpf` in lsm=\n",
-			strerror(r));
+		guard_why_add(why,
+			      "policies are not enforced by BPF LSM (%s): use a kernel with "
+			      "CONFIG_BPF_LSM that lets LSM programs load, and `bpf` in lsm=\n",
+			      strerror(r));
 	if (guard->hooks.pinned && guard_lsm_pin(guard->lsm, &guard->pins) < 0) {
 		guard->capabilities &= ~(uint32_t)GUARD_PINNED;
-		why_add(why, "maps of policies are not pinned on %s\n", guard->pins.directory);
+		guard_why_add(why, "maps of policies are not pinned on %s\n",
+			      guard->pins.directory);
 	}
 	return 0;
 }
@@ -576,24 +532,32 @@ int guard_lsm_enforce(struct guard *guard)
 	return r;
 }
 
-static int shared_open(struct guard *guard, struct why *why)
+static int programs_open(struct guard *guard, const struct guard_options *wanted,
+			 struct guard_why *why)
 {
 	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
-	const struct guard_shared_options options = {
+	const struct guard_programs_options options = {
 		.hooks = &guard->hooks,
 		.violations = guard->violations,
 		.slot_level = guard->root_level + POLICY_SLOT_DEPTH,
 		.log = log,
 		.log_bytes = VERIFIER_LOG_BYTES,
 	};
-	int r;
+	int r = 0, failed = 0;
 
 	if (!log)
 		return -ENOMEM;
-	r = guard_shared_open(&options, &guard->shared);
-	if (r < 0)
-		why_load(why, "network `shared` is not there", r, log);
-	else
+	if (wanted->with_shared)
+		failed = guard_shared_open(&options, &guard->shared);
+	if (failed < 0)
+		guard_why_load(why, "network `shared` is not there", failed, log);
+	else if (wanted->with_shared)
 		guard->capabilities |= GUARD_SHARED;
-	return r;
+	if (wanted->with_egress)
+		r = guard_egress_open(&options, &guard->egress);
+	if (r < 0)
+		guard_why_load(why, "no egress by policy", r, log);
+	else if (wanted->with_egress)
+		guard->capabilities |= GUARD_EGRESS;
+	return failed < 0 ? failed : r;
 }

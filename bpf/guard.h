@@ -30,6 +30,7 @@ struct guard_options {
 	int engine_pid;	  /* deaths of this process' children are reported; it is of the caller's
 			   * pid namespace */
 	bool with_shared; /* load what network `shared` needs: it costs each start, and each call */
+	bool with_egress; /* likewise, what egress by policy needs */
 	uint32_t ring_bytes;	   /* per shard, a power of two and of whole pages; 0: 1 MiB */
 	uint32_t spill_deaths_max; /* per shard; 0: 65,536 */
 };
@@ -42,6 +43,7 @@ enum guard_capability {
 	GUARD_VIOLATIONS = 16,	/* what is refused is counted and told */
 	GUARD_SHARED = 32,	/* sandboxes can share a network namespace, kept apart in it */
 	GUARD_POLICIES = 64,	/* policies and sandboxes are told to the kernel's maps */
+	GUARD_EGRESS = 256,	/* sandboxes with a way out go where their policies let them */
 	GUARD_LSM = 128,	/* … and LSM programs enforce their rules */
 };
 
@@ -130,6 +132,54 @@ struct guard_shared_counts {
 /* -ENOENT: it is not in network `shared`. */
 int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
 			struct guard_shared_counts *ret);
+
+/*
+ * A policy's destinations, put into the trie or taken away: the same policy, when no sandbox has it
+ * any more. -E2BIG: POLICY_DESTINATIONS_MAX; -EINVAL; -EOPNOTSUPP without GUARD_EGRESS. Nothing of
+ * a policy stays that failed.
+ */
+int guard_egress_load(struct guard *guard, const struct guard_policy *policy);
+int guard_egress_drop(struct guard *guard, const struct guard_policy *policy);
+
+/* A way out of a sandbox's network namespace. In network order; zero: it has none. */
+struct guard_egress {
+	uint32_t policy;      /* whose destinations hold */
+	uint32_t address4;    /* all that it may send from */
+	uint8_t address6[16]; /* likewise */
+	uint32_t resolver4;   /* where names are asked */
+	uint16_t resolver_port;
+};
+
+/*
+ * From here on what the cgroup sends out goes where its policy lets it. Without an
+ * entry the programs say nothing of a cgroup: set it before anything runs there that has a way out,
+ * and clear it when the cgroup goes. -EINVAL; -E2BIG; -EOPNOTSUPP without GUARD_EGRESS.
+ */
+int guard_egress_set(struct guard *guard, uint64_t cgroup_id, const struct guard_egress *what);
+/* Fine where it is not there. */
+int guard_egress_clear(struct guard *guard, uint64_t cgroup_id);
+
+struct guard_egress_counts {
+	uint64_t sent_packets, sent_bytes;
+	uint64_t refused; /* calls */
+	uint64_t dropped; /* packets that no call was refused for */
+};
+
+/* To one place. */
+struct guard_egress_flow {
+	uint8_t address[16]; /* IPv4 as ::ffff:a.b.c.d */
+	uint16_t port;
+	uint8_t protocol;
+	uint32_t rule; /* that let it pass */
+	uint64_t packets, bytes;
+};
+
+/* -ENOENT: it has no way out. */
+int guard_egress_counts(const struct guard *guard, uint64_t cgroup_id,
+			struct guard_egress_counts *ret);
+/* The latest flows of it, at most `max`, in no order: how many, or -errno. */
+int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id, struct guard_egress_flow *ret,
+		       uint32_t max);
 
 /*
  * One death, told once. The zombie may not be there yet: wait for the pid. `code` is what its wait

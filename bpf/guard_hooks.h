@@ -2,14 +2,16 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <bpf/libbpf.h>
 
 struct guard_pins;
+struct guard_violation_maps;
 
 enum {
-	GUARD_HOOKS_MAX = 24,
+	GUARD_HOOKS_MAX = 32,
 	/* Until Linux 6.7's headers are the minimum. */
 	GUARD_ATTACH_UNIX_CONNECT = 49,
 	GUARD_ATTACH_UNIX_SENDMSG = 50,
@@ -28,6 +30,15 @@ struct guard_hooks {
 	bool pinned;		       /* until a link could not be */
 	uint32_t count;
 	struct guard_hook all[GUARD_HOOKS_MAX];
+};
+
+/* What guard_shared.c and guard_egress.c need for their programs. `log` is the verifier's. */
+struct guard_programs_options {
+	struct guard_hooks *hooks;
+	const struct guard_violation_maps *violations;
+	uint32_t slot_level;
+	char *log;
+	size_t log_bytes;
 };
 
 /* Enforced from here on; where it cannot be pinned, by a bare attachment, which needs no owner. */

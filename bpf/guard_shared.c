@@ -30,7 +30,7 @@ static int shared_attach(struct guard_hooks *hooks, const struct shared_bpf *sha
 	return r;
 }
 
-int guard_shared_open(const struct guard_shared_options *options, struct shared_bpf **ret)
+int guard_shared_open(const struct guard_programs_options *options, struct shared_bpf **ret)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = options->log,
 		    .kernel_log_size = options->log_bytes);

@@ -15,14 +15,12 @@
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 
+#include "bpf/guard_destination.h"
 #include "bpf/guard_policy.h"
 #include "bpf/policy.h" /* the skeleton speaks of its structs */
 #include "bpf/tap.skel.h"
 #include "engine/base/cleanup.h"
 
-enum { POLICY_BITS = 32, ADDRESS_BITS = 128 };
-
-_Static_assert((int)GUARD_PORT_RANGES_MAX == (int)POLICY_PORT_RANGES_MAX, "as many as fit");
 _Static_assert((int)GUARD_FLOWS_MAX == (int)POLICY_FLOWS_MAX, "as many as there are");
 
 struct guard_taps {
@@ -258,36 +256,16 @@ static void flows_clear(const struct guard_taps *taps, uint32_t interface)
 
 /* ---- destinations ---- */
 
-static bool ports_are_valid(const struct guard_destination *destination)
-{
-	for (int i = 0; i < destination->port_count; i++) {
-		if (destination->ports[i].first > destination->ports[i].last)
-			return false;
-	}
-	return true;
-}
-
 int guard_destination_set(struct guard_taps *taps, uint32_t policy,
 			  const struct guard_destination *destination)
 {
-	struct policy_destination_key key = { .policy = policy };
-	struct policy_destination value = { .rule = destination->rule };
+	struct policy_destination_key key;
+	struct policy_destination value;
+	int r = guard_destination_entry(policy, destination, &key, &value);
 
-	if (destination->prefix_bits > ADDRESS_BITS ||
-	    destination->port_count > GUARD_PORT_RANGES_MAX || !ports_are_valid(destination))
-		return -EINVAL;
-	key.prefix_bits = POLICY_BITS + (uint32_t)destination->prefix_bits;
-	memcpy(key.address, destination->address, sizeof(key.address));
-	value.range_count = destination->port_count;
-	for (uint32_t i = 0; i < value.range_count; i++) {
-		value.ranges[i] = (struct policy_ports){
-			.first = destination->ports[i].first,
-			.last = destination->ports[i].last,
-			.protocol = destination->ports[i].protocol,
-		};
-	}
-	return bpf_map_update_elem(bpf_map__fd(taps->tap->maps.destinations), &key, &value,
-				   BPF_ANY);
+	return r < 0 ? r :
+		       bpf_map_update_elem(bpf_map__fd(taps->tap->maps.destinations), &key, &value,
+					   BPF_ANY);
 }
 
 int guard_destinations_drop(struct guard_taps *taps, uint32_t policy)

@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 4,    /* grows with every change of a struct below */
+	POLICY_VERSION = 5,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -197,7 +197,8 @@ enum { POLICY_PORT_RANGES_MAX = 8 };
 struct policy_ports {
 	__u16 first, last; /* both included; for ICMP: its types */
 	__u8 protocol;	   /* IPPROTO_TCP, _UDP, _ICMP, _ICMPV6 */
-	__u8 reserved[3];
+	__u8 reserved;
+	__u16 rule; /* that allows them */
 };
 
 /* What matches none of its ranges is refused in the name of `rule`. */
@@ -296,6 +297,8 @@ enum policy_own_rule {
 	POLICY_RULE_OUTSIDE,			    /* no ptrace, no signal to who is outside */
 	POLICY_RULE_METADATA_ADDRESS,		    /* no cloud metadata service */
 	POLICY_RULE_NEIGHBOUR,			    /* no other sandbox, and no host, by network */
+	POLICY_RULE_EGRESS,			    /* nothing of the policy allows it */
+	POLICY_RULE_DNS,			    /* names are asked of the resolver alone */
 	POLICY_RULES_END,
 };
 

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "bpf/metadata.bpf.h"
 #include "bpf/shared_map.bpf.h"
 #include "bpf/violation.bpf.h"
 
@@ -30,29 +31,13 @@ static __always_inline struct policy_violation *refusal_begin(__u32 rule, __u16 
 	return violation_begin(&refusal);
 }
 
-/* Where clouds answer whoever asks with the machine's own secrets. */
-static __always_inline bool is_metadata4(__u32 address)
-{
-	return address == bpf_htonl(0xa9fea9fe) || /* 169.254.169.254 */
-	       address == bpf_htonl(0x646464c8) || /* 100.100.100.200 */
-	       address == bpf_htonl(0xa83f8110) || /* 168.63.129.16 */
-	       address == bpf_htonl(0xc00000c0);   /* 192.0.0.192 */
-}
-
-static __always_inline bool is_metadata6(const struct address6 *a)
-{
-	if (is_mapped(a))
-		return is_metadata4(a->word[3]);
-	return a->word[0] == bpf_htonl(0xfd000ec2) && !a->word[1] && !a->word[2] && /* fd00:ec2:: */
-	       a->word[3] == bpf_htonl(0x254);
-}
-
 /* An address that is not its own. IPv4 is told mapped, too. */
 static __always_inline int refuse_peer(struct bpf_sock_addr *call, struct policy_shared *self,
 				       const struct address6 *asked, __u16 hook)
 {
 	struct policy_violation *record = refusal_begin(
-		is_metadata6(asked) ? POLICY_RULE_METADATA_ADDRESS : POLICY_RULE_NEIGHBOUR, hook);
+		metadata_is6(asked->word) ? POLICY_RULE_METADATA_ADDRESS : POLICY_RULE_NEIGHBOUR,
+		hook);
 
 	if (record) {
 		record->family = is_mapped(asked) ? 4 : 6;

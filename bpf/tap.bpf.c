@@ -12,6 +12,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "bpf/policy.h"
+#include "bpf/metadata.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
@@ -76,20 +77,6 @@ struct packet {
 	struct policy_flow_key flow;
 };
 
-/* Instance metadata of clouds, in every spelling: link-local, and where some have it besides. */
-static __always_inline bool is_metadata(const __u8 *a)
-{
-	const __u32 *words = (const __u32 *)a;
-	bool is_v4 = !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
-
-	if (is_v4)
-		return (a[12] == 169 && a[13] == 254) ||
-		       (a[12] == 100 && a[13] == 100 && a[14] == 100 && a[15] == 200);
-	return (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) ||
-	       (words[0] == bpf_htonl(0xfd000ec2) && !words[1] && !words[2] &&
-		words[3] == bpf_htonl(0x254));
-}
-
 static __always_inline void mapped(const void *address4, __u8 *ret)
 {
 	__builtin_memset(ret, 0, 10);
@@ -153,7 +140,7 @@ static __always_inline int destination_verdict(const struct policy_tap *tap, str
 	struct policy_flow_key *flow = &packet->flow;
 
 	__builtin_memcpy(key.address, flow->address, sizeof(key.address));
-	if (!is_metadata(flow->address))
+	if (!metadata_is6((const __u32 *)flow->address))
 		to = bpf_map_lookup_elem(&destinations, &key);
 	for (unsigned int i = 0; to && i < POLICY_PORT_RANGES_MAX; i++) {
 		const struct policy_ports *range = &to->ranges[i];

@@ -137,6 +137,7 @@ struct guard_options tree_options(const struct tree *tree)
 		.cgroup_level = tree->root_level,
 		.shards = 2,
 		.with_shared = true,
+		.with_egress = true,
 		.shard_cgroup_ids = &tree->ids[TREE_SHARD0],
 		.engine_pid = getpid(),
 	};

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Where sandboxes that have a way out may go. Attached by guard_egress.c to the instance's root
+ * cgroup: calls are refused and told, packets are the last wall and are counted by destination.
+ *
+ * Must hold: nothing leaves by an interface but TCP and UDP, whole and without options, from the
+ * sandbox's own address to where its policy says; metadata services never, port 53 only to the
+ * resolver; what goes over the loopback is its own affair.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/policy.h"
+#include "bpf/policy_egress.h"
+#include "bpf/metadata.bpf.h"
+#include "bpf/violation.bpf.h"
+
+char program_license[] SEC("license") = "Dual BSD/GPL";
+
+enum { HOOK_DENY = 0, HOOK_ALLOW = 1, ERROR_NOT_PERMITTED = 1 };
+enum { ETHERTYPE_4 = 0x0800, ETHERTYPE_6 = 0x86dd, LOOPBACK = 1, FRAGMENT = 0x1fff };
+enum { POLICY_BITS = 32, ADDRESS_BITS = 128, PORT_DNS = 53, PROTOCOL_MPTCP = 262 };
+
+#define MAPPED bpf_htonl(0xffff)
+
+const volatile __u32 slot_level = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, POLICY_SANDBOXES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct policy_cgroup);
+	__type(value, struct policy_egress);
+} egress SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, POLICY_DESTINATIONS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct policy_destination_key);
+	__type(value, struct policy_destination);
+} destinations SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, POLICY_EGRESS_FLOWS_MAX);
+	__type(key, struct policy_egress_flow_key);
+	__type(value, struct policy_flow);
+} egress_flows SEC(".maps");
+
+/* Where something is to go; IPv4 mapped. */
+struct target {
+	__u32 word[4];
+	__u32 protocol;
+	__u16 port; /* as people write it */
+};
+
+struct verdict {
+	__u32 rule; /* that let it pass, or did not */
+	bool passes;
+};
+
+/* ---- verdicts ---- */
+
+static __always_inline bool is_mapped(const struct target *to)
+{
+	return !(to->word[0] | to->word[1]) && to->word[2] == MAPPED;
+}
+
+static __always_inline bool is_own6(const struct policy_egress *self, const __u32 *word)
+{
+	return word[0] == self->address6[0] && word[1] == self->address6[1] &&
+	       word[2] == self->address6[2] && word[3] == self->address6[3];
+}
+
+/* To itself, by whatever name. */
+static __always_inline bool is_local(const struct policy_egress *self, const struct target *to)
+{
+	const __u32 *w = to->word;
+
+	if (is_mapped(to))
+		return !w[3] || bpf_ntohl(w[3]) >> 24 == 127 || w[3] == self->address4;
+	if (!(w[0] | w[1] | w[2]) && (!w[3] || w[3] == bpf_htonl(1)))
+		return true;
+	return is_own6(self, w);
+}
+
+/* To many, or to "here": 0/8, multicast, broadcast. */
+static __always_inline bool is_nobody(const struct target *to)
+{
+	const __u32 first = bpf_ntohl(is_mapped(to) ? to->word[3] : to->word[0]) >> 24;
+
+	return is_mapped(to) ? first == 0 || first == 127 || first >= 224 : first == 0xff;
+}
+
+static __always_inline bool is_resolver(const struct policy_egress *self, const struct target *to)
+{
+	return self->resolver4 && is_mapped(to) && to->word[3] == self->resolver4 &&
+	       to->port == bpf_ntohs(self->resolver_port);
+}
+
+static __always_inline struct verdict refused_by(__u32 rule)
+{
+	return (struct verdict){ .rule = rule, .passes = false };
+}
+
+static __always_inline struct verdict ports_verdict(const struct policy_destination *to,
+						    const struct target *target)
+{
+	for (unsigned int i = 0; i < POLICY_PORT_RANGES_MAX; i++) {
+		const struct policy_ports *range = &to->ranges[i];
+
+		if (i >= to->range_count)
+			break;
+		if (range->protocol == target->protocol && target->port >= range->first &&
+		    target->port <= range->last)
+			return (struct verdict){ .rule = range->rule, .passes = true };
+	}
+	return refused_by(to->range_count ? POLICY_RULE_EGRESS : to->rule);
+}
+
+static __always_inline struct verdict target_verdict(const struct policy_egress *self,
+						     const struct target *to)
+{
+	struct policy_destination_key key = { .prefix_bits = POLICY_BITS + ADDRESS_BITS,
+					      .policy = self->policy };
+	const struct policy_destination *found;
+
+	if (is_resolver(self, to))
+		return (struct verdict){ .rule = POLICY_RULE_DNS, .passes = true };
+	if (metadata_is6(to->word))
+		return refused_by(POLICY_RULE_METADATA_ADDRESS);
+	if (to->port == PORT_DNS)
+		return refused_by(POLICY_RULE_DNS);
+	if (is_nobody(to))
+		return refused_by(POLICY_RULE_EGRESS);
+	__builtin_memcpy(key.address, to->word, sizeof(key.address));
+	found = bpf_map_lookup_elem(&destinations, &key);
+	return found ? ports_verdict(found, to) : refused_by(POLICY_RULE_EGRESS);
+}
+
+/* ---- calls ---- */
+
+static __always_inline struct policy_egress *current_egress(struct policy_cgroup *ret_slot)
+{
+	ret_slot->cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level);
+	return ret_slot->cgroup_id ? bpf_map_lookup_elem(&egress, ret_slot) : NULL;
+}
+
+static __always_inline int call_verdict(struct bpf_sock_addr *call, struct target *to, __u16 hook)
+{
+	struct policy_cgroup slot;
+	struct policy_egress *self = current_egress(&slot);
+	struct violation refusal = { .hook = hook,
+				     .verdict = POLICY_DENIED,
+				     .error = ERROR_NOT_PERMITTED };
+	struct policy_violation *record;
+	struct verdict verdict;
+
+	if (!self)
+		return HOOK_ALLOW;
+	to->port = bpf_ntohs(call->user_port);
+	to->protocol = call->protocol == PROTOCOL_MPTCP ? IPPROTO_TCP : call->protocol;
+	if (is_local(self, to))
+		return HOOK_ALLOW;
+	verdict = target_verdict(self, to);
+	if (verdict.passes)
+		return HOOK_ALLOW;
+	__sync_fetch_and_add(&self->counts.refused, 1);
+	refusal.cgroup_id = slot.cgroup_id;
+	refusal.rule = verdict.rule;
+	refusal.policy = self->policy;
+	record = violation_begin(&refusal);
+	if (record) {
+		record->family = is_mapped(to) ? 4 : 6;
+		__builtin_memcpy(record->address, to->word, sizeof(record->address));
+		record->port = to->port;
+		record->protocol = to->protocol;
+		violation_end(record);
+	}
+	return HOOK_DENY;
+}
+
+static __always_inline int call4_verdict(struct bpf_sock_addr *call, __u16 hook)
+{
+	struct target to = { .word = { 0, 0, MAPPED, call->user_ip4 } };
+
+	return call_verdict(call, &to, hook);
+}
+
+/* The verifier wants the context's words one by one. */
+static __always_inline int call6_verdict(struct bpf_sock_addr *call, __u16 hook)
+{
+	struct target to = { .word = { call->user_ip6[0], call->user_ip6[1], call->user_ip6[2],
+				       call->user_ip6[3] } };
+
+	return call_verdict(call, &to, hook);
+}
+
+SEC("cgroup/connect4")
+int dsec_go4(struct bpf_sock_addr *call)
+{
+	return call4_verdict(call, POLICY_HOOK_CONNECT);
+}
+
+SEC("cgroup/connect6")
+int dsec_go6(struct bpf_sock_addr *call)
+{
+	return call6_verdict(call, POLICY_HOOK_CONNECT);
+}
+
+SEC("cgroup/sendmsg4")
+int dsec_say4(struct bpf_sock_addr *call)
+{
+	return call4_verdict(call, POLICY_HOOK_SEND);
+}
+
+SEC("cgroup/sendmsg6")
+int dsec_say6(struct bpf_sock_addr *call)
+{
+	return call6_verdict(call, POLICY_HOOK_SEND);
+}
+
+/* ---- packets ---- */
+
+/* Where a packet goes to; false: it is none that may leave. */
+static __always_inline bool packet4_read(struct __sk_buff *packet, const struct policy_egress *self,
+					 struct target *ret)
+{
+	struct iphdr ip;
+	__be16 port;
+
+	if (bpf_skb_load_bytes(packet, 0, &ip, sizeof(ip)) < 0 || ip.ihl != 5 ||
+	    (ip.frag_off & bpf_htons(FRAGMENT)) || !self->address4 || ip.saddr != self->address4 ||
+	    bpf_skb_load_bytes(packet, sizeof(ip) + 2, &port, sizeof(port)) < 0)
+		return false;
+	*ret = (struct target){ .word = { 0, 0, MAPPED, ip.daddr },
+				.protocol = ip.protocol,
+				.port = bpf_ntohs(port) };
+	return true;
+}
+
+static __always_inline bool packet6_read(struct __sk_buff *packet, const struct policy_egress *self,
+					 struct target *ret)
+{
+	struct ipv6hdr ip;
+	__be16 port;
+
+	if (bpf_skb_load_bytes(packet, 0, &ip, sizeof(ip)) < 0 ||
+	    bpf_skb_load_bytes(packet, sizeof(ip) + 2, &port, sizeof(port)) < 0)
+		return false;
+	__builtin_memcpy(ret->word, &ip.saddr, sizeof(ret->word));
+	if (!self->address6[0] || !is_own6(self, ret->word))
+		return false;
+	__builtin_memcpy(ret->word, &ip.daddr, sizeof(ret->word));
+	ret->protocol = ip.nexthdr;
+	ret->port = bpf_ntohs(port);
+	return true;
+}
+
+static __always_inline bool packet_read(struct __sk_buff *packet, const struct policy_egress *self,
+					struct target *ret)
+{
+	bool is_read = false;
+
+	if (packet->protocol == bpf_htons(ETHERTYPE_4))
+		is_read = packet4_read(packet, self, ret);
+	else if (packet->protocol == bpf_htons(ETHERTYPE_6))
+		is_read = packet6_read(packet, self, ret);
+	return is_read && (ret->protocol == IPPROTO_TCP || ret->protocol == IPPROTO_UDP);
+}
+
+static __always_inline void flow_count(const struct policy_cgroup *slot, const struct target *to,
+				       __u32 rule, __u32 bytes)
+{
+	struct policy_egress_flow_key key = { .cgroup_id = slot->cgroup_id,
+					      .port = to->port,
+					      .protocol = (__u8)to->protocol };
+	struct policy_flow *flow;
+	__u64 now = bpf_ktime_get_boot_ns();
+	struct policy_flow first = {
+		.packets = 1, .bytes = bytes, .first_ns = now, .last_ns = now, .rule = rule
+	};
+
+	__builtin_memcpy(key.address, to->word, sizeof(key.address));
+	flow = bpf_map_lookup_elem(&egress_flows, &key);
+	if (!flow) {
+		(void)bpf_map_update_elem(&egress_flows, &key, &first, BPF_ANY);
+		return;
+	}
+	__sync_fetch_and_add(&flow->packets, 1);
+	__sync_fetch_and_add(&flow->bytes, bytes);
+	flow->last_ns = now;
+}
+
+SEC("cgroup_skb/egress")
+int dsec_way(struct __sk_buff *packet)
+{
+	struct policy_cgroup slot = { .cgroup_id = bpf_skb_ancestor_cgroup_id(packet, slot_level) };
+	struct policy_egress *self;
+	struct verdict verdict;
+	struct target to = {};
+
+	if (!slot.cgroup_id || packet->ifindex == LOOPBACK)
+		return HOOK_ALLOW;
+	self = bpf_map_lookup_elem(&egress, &slot);
+	if (!self)
+		return HOOK_ALLOW;
+	if (packet_read(packet, self, &to)) {
+		verdict = target_verdict(self, &to);
+		if (verdict.passes) {
+			__sync_fetch_and_add(&self->counts.sent_packets, 1);
+			__sync_fetch_and_add(&self->counts.sent_bytes, packet->len);
+			flow_count(&slot, &to, verdict.rule, packet->len);
+			return HOOK_ALLOW;
+		}
+	}
+	__sync_fetch_and_add(&self->counts.dropped, 1);
+	return HOOK_DENY;
+}
