@@ -1,8 +1,8 @@
 /*
  * A shard's events on their way to the journal. Called where sandboxes and execs change their
- * state, and by the shard's loop. Must hold: a tenant's events of a shard stay in order; telling
- * one takes a copy and never waits; one for which there is no room is counted where it would have
- * stood.
+ * state, and by the shard's loop; with what became of images by image_news.c. Must hold: a
+ * tenant's events of a shard stay in order; telling one takes a copy and never waits; one for
+ * which there is no room is counted where it would have stood.
  */
 #include "engine/events/news.h"
 
@@ -17,6 +17,7 @@
 #include "engine/shard.h"
 #include "engine/events/subscribe.h"
 #include "engine/tenant/tenancy.h"
+#include "engine/tenant/tenant.h"
 
 int news_open(struct news *news, struct shard *shard, uint32_t tenant, uint32_t batch_bytes)
 {
@@ -46,6 +47,7 @@ struct news_parts {
 	const struct packed *labels;
 	struct news_more *more; /* may be NULL */
 	const char *phase;
+	bool is_shared;
 };
 
 static uint32_t part_add(char *record, uint32_t at, const void *bytes, uint32_t count)
@@ -67,11 +69,13 @@ static void news_add(struct news *news, struct dsec_wire_state *state,
 			 phase_bytes;
 	uint32_t room = (bytes + 7) & ~7u, at = sizeof *state;
 	struct news_batch *batch = &news->filling;
-	char *record = batch->bytes + batch->used + 2 * sizeof bytes;
+	const struct news_head head = { .bytes = bytes, .is_shared = parts->is_shared };
+	char *record = batch->bytes + batch->used + sizeof head;
 
 	/* What comes after a loss is lost too, or it would be numbered before it. */
-	if (batch->lost || news->batch_bytes - batch->used < room + sizeof bytes * 2) {
+	if (batch->lost || news->batch_bytes - batch->used < room + sizeof head) {
 		batch->lost++;
+		batch->lost_shared += parts->is_shared;
 		return;
 	}
 	state->size = sizeof *state;
@@ -88,19 +92,23 @@ static void news_add(struct news *news, struct dsec_wire_state *state,
 	}
 	state->phase = (struct dsec_wire_ref){ at, phase_bytes };
 	(void)part_add(record, at, parts->phase, phase_bytes);
-	memcpy(batch->bytes + batch->used, &bytes, sizeof bytes);
+	memcpy(batch->bytes + batch->used, &head, sizeof head);
 	memcpy(record, state, sizeof *state);
-	batch->used += 2 * (uint32_t)sizeof bytes + room;
+	batch->used += (uint32_t)sizeof head + room;
+}
+
+static uint64_t news_time_ms(const struct shard *shard)
+{
+	const struct node *node = shard->node;
+
+	return node->epoch + (io_now_ns(shard->io) - node->epoch_ns) / 1000000;
 }
 
 static struct dsec_wire_state state_of(const struct sandbox *sandbox, uint32_t topic)
 {
-	const struct shard *shard = sandbox->shard;
-	const struct node *node = shard->node;
-
 	return (struct dsec_wire_state){
 		.topic = topic,
-		.time_ms = node->epoch + (io_now_ns(shard->io) - node->epoch_ns) / 1000000,
+		.time_ms = news_time_ms(sandbox->shard),
 		.id = sandbox->id,
 		.cause = sandbox->cause,
 		.flags = sandbox_event_flags(sandbox),
@@ -212,6 +220,24 @@ void news_of_anomaly(const struct sandbox *sandbox, const struct policy_violatio
 	integrity_news(sandbox, v, &state, anomaly);
 }
 
+void news_of_image(struct shard *shard, const char *name, uint32_t topic)
+{
+	static const struct packed none;
+	const struct node *node = shard->node;
+
+	for (uint32_t i = 0; i < node->tenant_count; i++) {
+		const struct tenant *tenant = &node->tenants[i];
+		struct dsec_wire_state state = { .topic = topic, .time_ms = news_time_ms(shard) };
+
+		if (tenant_reads_image(tenant, node, name))
+			news_add(&shard->tenancies[i].news, &state,
+				 &(struct news_parts){
+					 .image = name,
+					 .labels = &none,
+					 .is_shared = !tenant_owns_image(tenant, node, name) });
+	}
+}
+
 /* ---- sending ---- */
 
 static void batch_came_back(struct mail *mail, void *owner)
@@ -220,7 +246,7 @@ static void batch_came_back(struct mail *mail, void *owner)
 
 	(void)owner; /* news->shard */
 	news->sent.used = 0;
-	news->sent.lost = 0;
+	news->sent.lost = news->sent.lost_shared = 0;
 	news->is_away = false;
 	shard_check_stopped(news->shard);
 }

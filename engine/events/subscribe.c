@@ -325,28 +325,30 @@ static void subscription_walk(struct subscription *sub)
 	shard_walk(sub->of->shard, &sub->walk);
 }
 
-/* The batch's records are numbered by each journal that takes them. */
-static void batch_add(struct journal *journal, const struct news_batch *batch)
+/* The batch's records are numbered by each journal that takes them; everyone's each once. */
+static void batch_add(struct journal *journal, const struct news_batch *batch, bool is_everyone)
 {
 	for (uint32_t at = 0; at < batch->used;) {
 		struct dsec_wire_state *state;
-		uint32_t bytes;
+		struct news_head head;
 
-		memcpy(&bytes, batch->bytes + at, sizeof bytes);
-		at += 2 * (uint32_t)sizeof bytes;
+		memcpy(&head, batch->bytes + at, sizeof head);
+		at += (uint32_t)sizeof head;
 		state = (struct dsec_wire_state *)(batch->bytes + at); /* aligned by news.c */
+		at += (head.bytes + 7) & ~7u;
+		if (is_everyone && head.is_shared)
+			continue;
 		state->seq = journal->next_seq;
-		journal_add(journal, state, bytes);
-		at += (bytes + 7) & ~7u;
+		journal_add(journal, state, head.bytes);
 	}
-	journal_add_lost(journal, batch->lost);
+	journal_add_lost(journal, batch->lost - (is_everyone ? batch->lost_shared : 0));
 }
 
 void subscriptions_take(struct subscriptions *s, uint32_t tenant, const struct news_batch *batch)
 {
-	batch_add(&s->journals[tenant], batch);
+	batch_add(&s->journals[tenant], batch, false);
 	if (s->has_everyone)
-		batch_add(&s->journals[s->shard->node->tenant_count], batch);
+		batch_add(&s->journals[s->shard->node->tenant_count], batch, true);
 	for (struct subscription *sub = s->all; sub; sub = sub->next) {
 		sub->is_pressed |= lags(sub);
 		if (sub->is_pressed || (sub->waits && has_more(sub)))

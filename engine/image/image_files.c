@@ -92,15 +92,17 @@ int image_publish(const struct config *config, int from_fd, const char *from, co
 {
 	char file[FILE_NAME_BYTES];
 	struct stat st;
+	bool replaces;
 
 	auto_close int folder = place_find(config, name, true, file);
 	if (folder < 0)
 		return folder;
-	if (fstatat(folder, file, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+	replaces = fstatat(folder, file, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (replaces && !S_ISREG(st.st_mode))
 		return -EEXIST;
 	if (renameat(from_fd, from, folder, file) < 0 || fsync(folder) < 0)
 		return -errno;
-	return 0;
+	return replaces;
 }
 
 /* ---- looking ---- */
@@ -273,6 +275,7 @@ static int query_remove(struct control *control, struct image_query *query)
 	if (unlinkat(folder, file, 0) < 0)
 		return -errno;
 	log_info("image removed name=\"%s\"", query->name);
+	query->news.topic = DSEC_TOPIC_IMAGE_REMOVED;
 	folders_remove(config, query->name);
 	images_refresh(control, config);
 	return 0;
@@ -295,7 +298,10 @@ void image_query_run(struct mail *mail, void *owner)
 		break;
 	}
 	query->mail.deliver = query->answered;
-	mail_send(control_io(control), query->part->shard->io, &query->mail);
+	query->news.name = query->name;
+	query->news.answer = &query->mail;
+	query->news.asker = query->part->shard;
+	image_news_send(control, &query->news);
 }
 
 void image_found_free(struct image_found *found)

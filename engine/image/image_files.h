@@ -8,6 +8,7 @@
 #include "backends/image.h"
 #include "engine/base/io.h"
 #include "engine/image/image.h"
+#include "engine/image/image_news.h"
 
 struct config;
 struct part;
@@ -30,6 +31,7 @@ struct image_query {
 	void (*answered)(struct mail *mail, void *owner); /* at the shard */
 	/* the answer */
 	int result;
+	struct image_news news;
 	uint32_t users;
 	struct image_found *found; /* owned */
 };
@@ -39,7 +41,7 @@ void image_query_run(struct mail *mail, void *owner);
 void image_found_free(struct image_found *found);
 
 /*
- * The file `from` in `from_fd` becomes image `name`, in the place of another. -EEXIST: something
+ * The file `from` in `from_fd` becomes image `name`; 1: in the place of another. -EEXIST: something
  * that is no image is in the way.
  */
 int image_publish(const struct config *config, int from_fd, const char *from, const char *name);

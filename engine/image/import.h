@@ -15,6 +15,7 @@
 #include "backends/image.h"
 #include "engine/base/timer.h"
 #include "engine/image/image.h"
+#include "engine/image/image_news.h"
 #include "engine/request/inlet.h"
 #include "engine/request/request.h"
 #include "engine/image/scratch.h"
@@ -50,6 +51,7 @@ struct importing {
 	int result; /* 0, or what failed in `step`; -EPROTO: see what it told;
 			      -EOWNERDEAD: it was killed */
 	const char *step;
+	struct image_news news;
 	struct image_record *record; /* of what was published */
 	uint64_t file_bytes;
 };

@@ -23,7 +23,10 @@
 static void import_answer(struct control *control, struct importing *in)
 {
 	in->mail.deliver = import_home;
-	mail_send(control_io(control), in->part->shard->io, &in->mail);
+	in->news.name = in->name;
+	in->news.answer = &in->mail;
+	in->news.asker = in->part->shard;
+	image_news_send(control, &in->news);
 }
 
 static void fds_drop(struct importing *in)
@@ -107,6 +110,8 @@ static void import_reaped(struct io_op *op, int res)
 		if (in->result >= 0) {
 			log_info("image imported name=\"%s\" digest=%s", in->name,
 				 in->record->digest);
+			in->news.topic = in->result ? DSEC_TOPIC_IMAGE_REPLACED :
+						      DSEC_TOPIC_IMAGE_IMPORTED;
 			images_refresh(control, control_config(control));
 		}
 	}

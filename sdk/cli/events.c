@@ -23,11 +23,19 @@ static const struct {
 	uint32_t topic;
 	const char *name;
 } topics[] = {
-	{ DSEC_TOPIC_CREATING, "creating" },	 { DSEC_TOPIC_RUNNING, "running" },
-	{ DSEC_TOPIC_DESTROYING, "destroying" }, { DSEC_TOPIC_QUARANTINED, "quarantined" },
-	{ DSEC_TOPIC_ENDED, "ended" },		 { DSEC_TOPIC_EXEC_STARTED, "exec-started" },
-	{ DSEC_TOPIC_EXEC_ENDED, "exec-ended" }, { DSEC_TOPIC_VIOLATION, "violation" },
-	{ DSEC_TOPIC_ANOMALY, "anomaly" },	 { DSEC_TOPIC_PHASE, "phase" },
+	{ DSEC_TOPIC_CREATING, "creating" },
+	{ DSEC_TOPIC_RUNNING, "running" },
+	{ DSEC_TOPIC_DESTROYING, "destroying" },
+	{ DSEC_TOPIC_QUARANTINED, "quarantined" },
+	{ DSEC_TOPIC_ENDED, "ended" },
+	{ DSEC_TOPIC_EXEC_STARTED, "exec-started" },
+	{ DSEC_TOPIC_EXEC_ENDED, "exec-ended" },
+	{ DSEC_TOPIC_PHASE, "phase" },
+	{ DSEC_TOPIC_IMAGE_IMPORTED, "image-imported" },
+	{ DSEC_TOPIC_IMAGE_REPLACED, "image-replaced" },
+	{ DSEC_TOPIC_IMAGE_REMOVED, "image-removed" },
+	{ DSEC_TOPIC_VIOLATION, "violation" },
+	{ DSEC_TOPIC_ANOMALY, "anomaly" },
 };
 
 enum { TOPICS = sizeof(topics) / sizeof(topics[0]) };
@@ -40,20 +48,30 @@ const char *topic_name(uint32_t topic)
 	return "other";
 }
 
+/* What several kinds are called together. */
+static const char *topic_group(uint32_t topic)
+{
+	if (topic >= DSEC_TOPIC_VIOLATION)
+		return "integrity";
+	if (topic >= DSEC_TOPIC_IMAGE_IMPORTED)
+		return "image";
+	if (topic == DSEC_TOPIC_EXEC_STARTED || topic == DSEC_TOPIC_EXEC_ENDED)
+		return "exec";
+	return "sandbox";
+}
+
+static bool is_of_image(const struct dsec_news *news)
+{
+	return !strcmp(topic_group(news->topic), "image");
+}
+
 uint64_t topics_parse(const char *text)
 {
 	uint64_t found = 0;
 
-	for (size_t at = 0; at < TOPICS; at++) {
-		bool is_integrity = topics[at].topic >= DSEC_TOPIC_VIOLATION;
-		bool is_exec = topics[at].topic == DSEC_TOPIC_EXEC_STARTED ||
-			       topics[at].topic == DSEC_TOPIC_EXEC_ENDED;
-
-		if (!strcmp(text, topics[at].name) || (is_exec && !strcmp(text, "exec")) ||
-		    (is_integrity && !strcmp(text, "integrity")) ||
-		    (!is_exec && !is_integrity && !strcmp(text, "sandbox")))
+	for (size_t at = 0; at < TOPICS; at++)
+		if (!strcmp(text, topics[at].name) || !strcmp(text, topic_group(topics[at].topic)))
 			found |= 1ull << topics[at].topic;
-	}
 	return found;
 }
 
@@ -105,7 +123,7 @@ enum { EVENT_TIME, EVENT_SEQ, EVENT_ID, EVENT_NAME, EVENT_DETAIL };
 
 static const struct column columns[] = {
 	[EVENT_TIME] = { "TIME", 24 },	[EVENT_SEQ] = { "SEQ", 8 },	[EVENT_ID] = { "ID", 26 },
-	[EVENT_NAME] = { "EVENT", 12 }, [EVENT_DETAIL] = { "WHAT", 0 }, { NULL, 0 },
+	[EVENT_NAME] = { "EVENT", 14 }, [EVENT_DETAIL] = { "WHAT", 0 }, { NULL, 0 },
 };
 
 static void time_print(uint64_t time_ms, char *ret_text, size_t bytes)
@@ -147,7 +165,7 @@ static void detail_show(const struct dsec_news *news)
 		(void)printf("exec %" PRIu64, news->exec);
 	if (news->topic >= DSEC_TOPIC_VIOLATION)
 		violation_show(news);
-	if (news->topic == DSEC_TOPIC_CREATING)
+	if (news->topic == DSEC_TOPIC_CREATING || is_of_image(news))
 		value_write(stdout, news->image);
 	else if (news->topic == DSEC_TOPIC_PHASE)
 		(void)printf("%.*s, version %" PRIu64, (int)news->phase.bytes,
@@ -179,7 +197,7 @@ static void news_show(const struct dsec_news *news)
 	(void)snprintf(text, sizeof(text), "%" PRIu64, news->seq); /* fits */
 	table_text(&columns[EVENT_SEQ], text);
 	dsec_id_print(news->sandbox, text);
-	table_text(&columns[EVENT_ID], text);
+	table_text(&columns[EVENT_ID], is_of_image(news) ? "-" : text);
 	table_text(&columns[EVENT_NAME], topic_name(news->topic));
 	detail_show(news);
 	table_end();
@@ -213,7 +231,8 @@ static void news_json(const struct dsec_news *news)
 	(void)json_object_set_new(object, "seq", json_amount(news->seq));
 	(void)json_object_set_new(object, "epoch", json_amount(news->epoch));
 	(void)json_object_set_new(object, "time_ms", json_amount(news->time_ms));
-	(void)json_object_set_new(object, "sandbox", json_id(news->sandbox));
+	(void)json_object_set_new(object, "sandbox",
+				  is_of_image(news) ? json_null() : json_id(news->sandbox));
 	(void)json_object_set_new(object, "exec",
 				  news->exec ? json_amount(news->exec) : json_null());
 	if (news->cause)

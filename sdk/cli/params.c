@@ -167,7 +167,7 @@ static const struct param params[] = {
 	{ "from", 0, PARAM_TEXT, VERB_EVENTS, FIELD(from_event), 0, 0, "SEQ|EPOCH.SEQ",
 	  "from that event on; else all there are, or with -f from now on" },
 	{ "kind", 0, PARAM_TEXTS, VERB_EVENTS, FIELD(kinds), 0, 0, "KIND",
-	  "only these; creating, running, ..., or sandbox, exec for all of either" },
+	  "only these; creating, running, ..., or sandbox, exec, image for all of one" },
 	{ "sort", 0, PARAM_CHOICE, VERB_TOP, FIELD(sort), 0, 0, "cpu|memory|execs|age",
 	  "which come first: cpu" },
 	{ "every", 0, PARAM_TIME, VERB_TOP, FIELD(every_ms), 100, 3600 * S, "TIME",

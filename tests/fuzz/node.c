@@ -93,6 +93,7 @@ void import_kill(struct mail *mail, void *owner)
 	mail_send(control->io, in->part->shard->io, &in->cancel_mail);
 }
 
+/* The answer goes home, by way of the journal where an image went. */
 void image_query_run(struct mail *mail, void *owner)
 {
 	struct image_query *query = container_of(mail, struct image_query, mail);
@@ -113,10 +114,17 @@ void image_query_run(struct mail *mail, void *owner)
 	}
 	query->users = choose(control->choices, 3);
 	query->result = query->verb == DSEC_IMAGE_LIST || count ? 0 :
-			query->users				? -EBUSY :
+			query->users == 2			? -EBUSY :
 								  -ENOENT;
+	if (query->verb == DSEC_IMAGE_REMOVE && !query->users) {
+		query->result = 0;
+		query->news.topic = DSEC_TOPIC_IMAGE_REMOVED;
+	}
 	query->mail.deliver = query->answered;
-	mail_send(control->io, query->part->shard->io, &query->mail);
+	query->news.name = query->name;
+	query->news.answer = &query->mail;
+	query->news.asker = query->part->shard;
+	image_news_send(control, &query->news);
 }
 
 void image_found_free(struct image_found *found)

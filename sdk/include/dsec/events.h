@@ -1,5 +1,6 @@
 /*
- * What happens to sandboxes, told as it happens. A part of dsec.h, whose contracts hold here too.
+ * What happens to sandboxes and images, told as it happens. A part of dsec.h, whose contracts hold
+ * here too.
  */
 #pragma once
 
@@ -12,7 +13,7 @@ extern "C" {
 
 struct dsec_subscribe_opts {
 	uint32_t size, flags;		  /* bits of enum dsec_subscribe_flag */
-	const struct dsec_select *select; /* at most 4096 ids, 8 labels; NULL: every sandbox */
+	const struct dsec_select *select; /* at most 4096 ids, 8 labels; NULL: everything */
 	uint64_t topics;		  /* bits 1 << enum dsec_topic; 0: all, later ones too */
 	/*
 	 * From that event on, the last one's number plus 1 to go on, 1: from the oldest; 0: from
@@ -22,7 +23,10 @@ struct dsec_subscribe_opts {
 	uint32_t window, reserved; /* events sent ahead of dsec_event_free(); 0: 64. reserved: 0 */
 };
 
-/* Body of a DSEC_EV_STATE, whose subject is the sandbox. An engine numbers events from 1. */
+/*
+ * Body of a DSEC_EV_STATE, whose subject is the sandbox; zero: of an image. An engine numbers
+ * events from 1.
+ */
 struct dsec_news {
 	uint32_t size, topic; /* enum dsec_topic */
 	uint64_t seq, epoch;  /* its number, and of which engine */
@@ -35,7 +39,7 @@ struct dsec_news {
 	int32_t exit_code, signal; /* by reason */
 	uint32_t label_count;
 	uint64_t wall_us;
-	struct dsec_bytes image; /* DSEC_TOPIC_CREATING */
+	struct dsec_bytes image; /* its name: DSEC_TOPIC_CREATING, and DSEC_TOPIC_IMAGE_* */
 	const struct dsec_label *labels;
 	/* DSEC_TOPIC_VIOLATION, DSEC_TOPIC_ANOMALY; else 0. See docs/anomalies.md */
 	uint32_t rule, hook; /* rule: its number in its policy, or from 0x8000 one of all */
@@ -68,6 +72,10 @@ struct dsec_missed {
  * order; of one that cannot be built CREATING, ENDED with DSEC_CAUSE_FAILED. QUARANTINED: it does
  * not end, or does not come to be, in time. Of an exec EXEC_STARTED and EXEC_ENDED; one that could
  * not start only has the end.
+ *
+ * Events of an image, to all who may see it: IMAGE_IMPORTED, or IMAGE_REPLACED where the name was
+ * another's, and IMAGE_REMOVED. A file that is put among the images by hand is not told. Whoever
+ * selects ids or labels is told of sandboxes alone.
  *
  * Who does not free events gets no more of them: the engine keeps the past for a while, see
  * dsecd(8), and passes over what is older, with a DSEC_EV_GAP in its place. That holds up nobody.

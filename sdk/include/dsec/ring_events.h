@@ -17,7 +17,7 @@ extern "C" {
  * oldest.
  */
 struct dsec_wire_subscribe {
-	struct dsec_wire_select select; /* its size is this struct's; nothing: every sandbox */
+	struct dsec_wire_select select; /* its size is this struct's; nothing: everything */
 	uint64_t topics;		/* bits 1 << enum dsec_topic; 0: all */
 	uint64_t from_seq;		/* from that event on; 0: from now on */
 	uint64_t epoch;			/* of the engine that gave from_seq; 0: this one */
@@ -32,16 +32,16 @@ enum { DSEC_EVENTS_WINDOW_DEFAULT = 64, DSEC_EVENTS_WINDOW_MAX = 1024 };
 struct dsec_wire_state {
 	uint32_t size, topic; /* enum dsec_topic */
 	uint64_t seq;
-	uint64_t time_ms; /* since 1970, by the engine's clock */
-	struct dsec_wire_id id;
-	uint64_t exec;	       /* 0: of the sandbox itself */
-	uint32_t cause, flags; /* enum dsec_cause; DSEC_EVENT_UNPOLICED */
+	uint64_t time_ms;	/* since 1970, by the engine's clock */
+	struct dsec_wire_id id; /* zero: of an image */
+	uint64_t exec;		/* 0: of the sandbox itself */
+	uint32_t cause, flags;	/* enum dsec_cause; DSEC_EVENT_UNPOLICED */
 	/* EXEC_ENDED: enum dsec_reason; DSEC_NOT_STARTED, too, where the host could not start it */
 	uint32_t reason;
 	int32_t exit_code, signal;
 	uint32_t reserved0;
 	uint64_t wall_us;
-	struct dsec_wire_ref image;    /* CREATING */
+	struct dsec_wire_ref image;    /* CREATING, IMAGE_IMPORTED to IMAGE_REMOVED: its name */
 	struct dsec_wire_items labels; /* of the sandbox */
 	/* VIOLATION, ANOMALY: a dsec_wire_violation, and what it points to */
 	struct dsec_wire_ref violation;

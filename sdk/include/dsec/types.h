@@ -96,8 +96,11 @@ enum dsec_topic {
 	DSEC_TOPIC_QUARANTINED = 4,
 	DSEC_TOPIC_ENDED = 5,
 	DSEC_TOPIC_EXEC_STARTED = 8,
-	DSEC_TOPIC_EXEC_ENDED = 9, /* also of one that could not start */
-	DSEC_TOPIC_PHASE = 10,	   /* of a sandbox: it is in another phase */
+	DSEC_TOPIC_EXEC_ENDED = 9,	/* also of one that could not start */
+	DSEC_TOPIC_PHASE = 10,		/* of a sandbox: it is in another phase */
+	DSEC_TOPIC_IMAGE_IMPORTED = 16, /* of images, and of no sandbox: from here to 18 */
+	DSEC_TOPIC_IMAGE_REPLACED = 17, /* imported under a name that another had */
+	DSEC_TOPIC_IMAGE_REMOVED = 18,
 	DSEC_TOPIC_VIOLATION = 32, /* a rule was broken, or tried to be */
 	DSEC_TOPIC_ANOMALY = 33,   /* what an anomaly rule makes of violations */
 };

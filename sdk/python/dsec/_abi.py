@@ -217,6 +217,9 @@ DSEC_TOPIC_ENDED = 5
 DSEC_TOPIC_EXEC_STARTED = 8
 DSEC_TOPIC_EXEC_ENDED = 9
 DSEC_TOPIC_PHASE = 10
+DSEC_TOPIC_IMAGE_IMPORTED = 16
+DSEC_TOPIC_IMAGE_REPLACED = 17
+DSEC_TOPIC_IMAGE_REMOVED = 18
 DSEC_TOPIC_VIOLATION = 32
 DSEC_TOPIC_ANOMALY = 33
 
@@ -230,6 +233,9 @@ class Topic(enum.StrEnum):
     EXEC_STARTED = "exec-started"
     EXEC_ENDED = "exec-ended"
     PHASE = "phase"
+    IMAGE_IMPORTED = "image-imported"
+    IMAGE_REPLACED = "image-replaced"
+    IMAGE_REMOVED = "image-removed"
     VIOLATION = "violation"
     ANOMALY = "anomaly"
 
@@ -243,6 +249,9 @@ TOPICS: dict[int, Topic] = {
     8: Topic.EXEC_STARTED,
     9: Topic.EXEC_ENDED,
     10: Topic.PHASE,
+    16: Topic.IMAGE_IMPORTED,
+    17: Topic.IMAGE_REPLACED,
+    18: Topic.IMAGE_REMOVED,
     32: Topic.VIOLATION,
     33: Topic.ANOMALY,
 }

@@ -169,8 +169,8 @@ class Client:
         """What happens from now on, or from a number on (with the epoch of its engine).
 
         topics: "creating", "running", "destroying", "quarantined", "ended", "exec-started",
-        "phase", "exec-ended", "violation", "anomaly"; None: all. Of sandboxes named, or with every
-        label; else of all.
+        "phase", "exec-ended", "image-imported", "image-replaced", "image-removed", "violation",
+        "anomaly"; None: all. Of sandboxes named, or with every label; else of all, and of images.
         """
         request = _requests.subscribe(ids, labels, job, topics, from_seq, epoch, window)
         return await Subscription(self._link).begin(request)

@@ -28,8 +28,8 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """An event: of a sandbox, or of a program in it (exec is not 0). reason, code, signal and wall
-    are those of a program that ended, cause that of a sandbox.
+    """An event: of a sandbox, of a program in it (exec is not 0), or of an image (sandbox is "").
+    reason, code, signal and wall are those of a program that ended, cause that of a sandbox.
     """
 
     topic: str
@@ -78,7 +78,8 @@ def news_of(event: _abi.Event) -> News:
     code, signal = ended(reason, row.exit_code, row.signal) if over else (None, None)
     return News(
         str(named(_abi.TOPICS, row.topic)), row.seq, row.epoch, row.time_ms / 1000,
-        id_text(row.sandbox), row.exec, named(_abi.CAUSES, row.cause, Cause.NONE),
+        id_text(row.sandbox) if row.sandbox.hi or row.sandbox.lo else "", row.exec,
+        named(_abi.CAUSES, row.cause, Cause.NONE),
         reason if over else None, code, signal, seconds(row.wall_us, 10**6) if over else None,
         text(row.image), labels_of(row.labels, row.label_count),
         bool(row.flags & _abi.DSEC_UNPOLICED), text(row.phase), row.phase_version,

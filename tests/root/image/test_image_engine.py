@@ -59,6 +59,7 @@ class Engine:
         self.instance = f"{name}-{os.getpid()}"
         self.socket = folder / f"{name}.sock"
         self.log = folder / f"{name}.log"
+        images.mkdir(exist_ok=True)
         reader, writer = os.pipe()
         lifeline, self.lifeline = os.pipe()  # if we are killed, it goes too
         with open(self.log, "wb") as log:
@@ -279,6 +280,32 @@ class ImageTest(unittest.TestCase):
         self.assertEqual(self.good("exec", new, "--", "/bin/cat", "/version"), "2\n")
         self.good("rm", old, new)
         self.good("image", "rm", "twice")
+
+    def test_what_becomes_of_images_is_told_to_those_who_may_see_them(self):
+        doors = {name: self.folder / f"{name}.sock" for name in ("blue", "green")}
+        engine = Engine(self.folder, "imgtold", self.folder / "told", "--tenant",
+                        "name=default,gateway", *[word for name, door in doors.items() for word in
+                                                  ("--tenant", f"name={name},socket={door}")])
+        self.addCleanup(engine.stop)
+
+        def told(*words):
+            ran = engine.dsec(*words, "--json", "events", "--kind", "image")
+            return [(row["event"], row["image"], row["sandbox"])
+                    for row in map(json.loads, ran.stdout.splitlines())]
+
+        own, all_see = [[(f"image-{what}", name, None) for what in
+                         ("imported", "replaced", "removed", "imported")]
+                        for name in ("blue/own", "shared")]
+        for name, *words in (("blue/own", "-H", f"unix:{doors['blue']}"), ("shared",)):
+            for verb in (("import", "-", "--name"),) * 2 + (("rm",), ("import", "-", "--name")):
+                ran = engine.dsec(*words, "image", *verb, name, input=tar(directory("srv")))
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertEqual(told("-H", f"unix:{doors['blue']}"), own + all_see)
+        self.assertEqual(told("-H", f"unix:{doors['green']}"), all_see)
+        self.assertEqual(told(), all_see)
+        self.assertEqual(told("--tenant", "*"), own + all_see, "each once")
+        self.assertIn(" -                          image-imported shared\n",
+                      engine.dsec("events").stdout.decode())
 
     def test_an_image_written_to_in_place_is_refused_until_nobody_uses_it(self):
         root, path = self.folder / "in-place", self.images / "in-place.erofs"
