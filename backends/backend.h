@@ -101,6 +101,7 @@ struct box_spec {
 	bool has_egress;       /* ... with a way out that no policy watches */
 	bool fresh_root;
 	const struct backend_walls *walls; /* NULL: none; they outlive the box */
+	uint32_t policy;		   /* that the guard has loaded, by number; 0: none */
 	struct box_limits limits;
 	uint64_t disk_bytes, inodes; /* 0: the default */
 	const char *hostname;	     /* lives until the box is built */
@@ -220,7 +221,9 @@ struct box_clear {
  */
 struct box_narrow {
 	const struct backend_walls *walls; /* they outlive the box */
-	bool takes_network;		   /* from now on nobody in it makes an inet socket */
+	uint32_t policy;    /* as in box_spec: in force from done() on, when that is told 0 */
+	uint32_t version;   /* of its phase */
+	bool takes_network; /* from now on nobody in it makes an inet socket */
 	void (*done)(struct box_narrow *narrow, int error);
 };
 

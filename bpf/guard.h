@@ -5,7 +5,8 @@
  * #ifdef.
  *
  * All functions are called from the engine's control thread, except those that take a
- * `struct guard_exits` or a `struct guard_violations`, which belong to one shard.
+ * `struct guard_exits` or a `struct guard_violations`, which belong to one shard, and those about
+ * one cgroup (guard_network_set(), guard_sandbox_set(), …), which any shard calls for its own.
  */
 #pragma once
 

@@ -29,8 +29,9 @@ struct guard_lsm {
 	struct file_bpf *file;
 	struct process_bpf *process;
 	struct bpf_link *links[LINKS_MAX];
-	const char *names[LINKS_MAX]; /* of their programs */
+	char names[LINKS_MAX][BPF_OBJ_NAME_LEN]; /* of their programs */
 	uint32_t link_count;
+	bool is_attached; /* its links are there, or pinned and not held here */
 };
 
 static const char *const map_names[GUARD_MAPS] = {
@@ -103,17 +104,23 @@ static int object_attach(struct guard_lsm *lsm, const struct bpf_object *object)
 		link = bpf_program__attach(program);
 		if (!link)
 			return -errno;
-		lsm->names[lsm->link_count] = bpf_program__name(program);
+		(void)strncpy(lsm->names[lsm->link_count], bpf_program__name(program),
+			      BPF_OBJ_NAME_LEN - 1);
 		lsm->links[lsm->link_count++] = link;
 	}
 	return 0;
 }
 
-static void programs_close(struct guard_lsm *lsm)
+static void links_close(struct guard_lsm *lsm)
 {
 	for (uint32_t i = 0; i < lsm->link_count; i++)
 		(void)bpf_link__destroy(lsm->links[i]);
 	lsm->link_count = 0;
+}
+
+/* Links hold their programs, and those their maps. */
+static void objects_close(struct guard_lsm *lsm)
+{
 	file_bpf__destroy(lsm->file);
 	process_bpf__destroy(lsm->process);
 	lsm->file = NULL;
@@ -147,12 +154,15 @@ int guard_lsm_attach(struct guard_lsm *lsm, uint32_t slot_level)
 		r = object_attach(lsm, lsm->file->obj);
 	if (r == 0)
 		r = object_attach(lsm, lsm->process->obj);
+	objects_close(lsm);
 	if (r < 0)
-		programs_close(lsm);
+		links_close(lsm);
+	else
+		lsm->is_attached = true;
 	return r;
 }
 
-int guard_lsm_pin(const struct guard_lsm *lsm, const struct guard_pins *pins)
+int guard_lsm_pin(struct guard_lsm *lsm, const struct guard_pins *pins)
 {
 	int r = 0;
 
@@ -160,19 +170,21 @@ int guard_lsm_pin(const struct guard_lsm *lsm, const struct guard_pins *pins)
 		r = guard_pins_add(pins, guard_lsm_map_fd(lsm, (enum guard_map)i), map_names[i]);
 	for (uint32_t i = 0; r == 0 && i < lsm->link_count; i++)
 		r = guard_pins_add(pins, bpf_link__fd(lsm->links[i]), lsm->names[i]);
+	if (r == 0)
+		links_close(lsm); /* a descriptor each */
 	return r;
 }
 
 bool guard_lsm_is_attached(const struct guard_lsm *lsm)
 {
-	return lsm->link_count > 0;
+	return lsm->is_attached;
 }
 
 void guard_lsm_close(struct guard_lsm *lsm)
 {
 	if (!lsm)
 		return;
-	programs_close(lsm);
+	links_close(lsm);
 	rules_bpf__destroy(lsm->rules);
 	free(lsm);
 }

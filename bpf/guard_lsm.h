@@ -25,8 +25,8 @@ enum guard_map {
 int guard_lsm_open(char *log, size_t log_bytes, struct guard_lsm **ret);
 /* Load and attach what this kernel has hooks for: for the first policy, since it takes a while. */
 int guard_lsm_attach(struct guard_lsm *lsm, uint32_t slot_level);
-/* Pin maps and links, in place of those of an engine that died. */
-int guard_lsm_pin(const struct guard_lsm *lsm, const struct guard_pins *pins);
+/* Pin maps and links, in place of those of an engine that died; links are held by nothing else. */
+int guard_lsm_pin(struct guard_lsm *lsm, const struct guard_pins *pins);
 bool guard_lsm_is_attached(const struct guard_lsm *lsm);
 void guard_lsm_close(struct guard_lsm *lsm);
 int guard_lsm_map_fd(const struct guard_lsm *lsm, enum guard_map map);

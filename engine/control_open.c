@@ -67,17 +67,26 @@ static int images_check(const struct config *config)
 	return given ? r : 0;
 }
 
+static uint32_t rule_levels(const struct policy_enforcer *e, const struct guard_rule *rule)
+{
+	return backend_rule_levels(rule) | (e->guard ? guard_rule_levels(e->guard, rule) : 0);
+}
+
+/* After the guard, which says how each rule is enforced. */
 static int policies_start(struct control *control)
 {
-	static const struct policy_enforcer enforcer = {
-		.rule_levels = backend_rule_levels,
-		.walls_new = backend_walls_new,
-		.walls_free = backend_walls_free,
-	};
 	struct policy_mistake mistake = { 0 };
 	int r;
 
-	control->policies.enforcer = &enforcer;
+	control->enforcer = (struct policy_enforcer){
+		.guard = control->guard,
+		.rule_levels = rule_levels,
+		.walls_new = backend_walls_new,
+		.walls_free = backend_walls_free,
+		.load = guard_policy_load,
+		.drop = guard_policy_drop,
+	};
+	control->policies.enforcer = &control->enforcer;
 	r = policies_open(&control->policies, &mistake);
 	control->node.policies = control->policies.ready;
 	if (r < 0)
@@ -237,8 +246,6 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	if (r >= 0)
 		r = images_check(config);
 	if (r >= 0)
-		r = policies_start(control);
-	if (r >= 0)
 		r = tenants_open(&control->node);
 	if (r >= 0)
 		r = sweep_instance(config->instance, control->cgroup_fd);
@@ -256,6 +263,8 @@ int control_open(const struct config *config, const struct engine_handover *hand
 		if (r < 0)
 			log_error("backend start failed err=%s", strerror(-r));
 	}
+	if (r >= 0)
+		r = policies_start(control);
 	if (r >= 0) {
 		imports_open(control);
 		r = shards_start(control);
@@ -310,12 +319,12 @@ int control_close(struct control *control)
 
 	if (control->io)
 		shards_end(control);
+	policies_close(&control->policies);
 	guard_close(control->guard);
 	backend_node_close(control->node.backend_node);
 	io_close(control->io);
 	cleanup_close(&control->signal_fd);
 	tenants_close(&control->node);
-	policies_close(&control->policies);
 	r = sweep_check(control->cgroup_fd);
 	if (r < 0)
 		log_error("stopped, but cgroups are left");

@@ -33,6 +33,7 @@ struct control {
 	struct image_table images;
 	struct imports imports;
 	struct policy_table policies;
+	struct policy_enforcer enforcer; /* of those */
 	bool stopping, gave_up;
 	uint64_t stop_ns;	    /* when it was told to stop */
 	struct worker_pid *workers; /* not reaped yet */

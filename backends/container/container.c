@@ -43,8 +43,17 @@ void call_add_walls(struct launch_call *call, int sheet_fd)
 	call->fds[call->request.descriptor_count++] = sheet_fd;
 }
 
+/* What runs there next is set up before it is told of. */
+static void slot_policy_end(struct containers *c, struct slot *slot)
+{
+	if (slot->has_policy)
+		(void)guard_sandbox_clear(c->guard, slot->cgroup_id); /* it can only be gone */
+	slot->has_policy = false;
+}
+
 void slot_cgroup_gone(struct containers *c, struct slot *slot)
 {
+	slot_policy_end(c, slot);
 	if (c->guard && slot->is_private)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
 	slot->leaves_made = 0;
@@ -98,6 +107,8 @@ static int give_slot(struct flow *f)
 		return FLOW_NEXT;
 	if (c->options.box_emptied && box->slot->cgroup_id)
 		c->options.box_emptied(c->options.owner, box->slot->cgroup_id);
+	if (!box->slot->unswept)
+		slot_policy_end(c, box->slot);
 	if (box->slot->unswept)
 		quarantine_slot(c, box->slot);
 	else if (!slot_give(&c->slots, box->slot))
@@ -139,23 +150,60 @@ static int give_network(struct flow *f)
 	return FLOW_NEXT;
 }
 
-/* ---- step "guard": what the guard lets this cgroup do; only when it changes ---- */
+/* ---- step "guard": what the guard lets this cgroup do ---- */
+
+/* Only when it changes. */
+static int set_network(struct containers *c, struct container *box)
+{
+	struct slot *slot = box->slot;
+	int r;
+
+	if (slot->is_private == box->box.spec.is_private)
+		return 0;
+	r = guard_network_set(c->guard, slot->cgroup_id, box->box.spec.is_private);
+	if (r < 0 && r != -EOPNOTSUPP)
+		return r;
+	slot->is_private = box->box.spec.is_private;
+	return 0;
+}
+
+/*
+ * PID 1 was made before it, since it mounts; nobody's program has run yet. It ends with the slot,
+ * when nothing runs there any more.
+ */
+int box_policy_tell(struct container *box, uint32_t policy, uint32_t version)
+{
+	struct containers *c = containers_of(box->box.backend);
+	const struct guard_sandbox told = {
+		.sandbox = box->box.spec.id_lo,
+		.policy = policy,
+		.version = version,
+		.phase = version,
+		.shard = c->options.shard,
+		.root_device = box->root_device,
+	};
+	int r;
+
+	if (!policy)
+		return 0;
+	r = c->guard ? guard_sandbox_set(c->guard, box->slot->cgroup_id, &told) : -EOPNOTSUPP;
+	box->slot->has_policy |= r == 0;
+	return r;
+}
 
 static int set_guard(struct flow *f)
 {
 	struct container *box = container_of_flow(f);
 	struct containers *c = containers_of_flow(f);
-	struct slot *slot = box->slot;
 	int r;
 
-	box->box.cgroup_id = slot->cgroup_id;
-	if (!c->guard || slot->is_private == box->box.spec.is_private || !slot->cgroup_id)
-		return FLOW_NEXT;
-	r = guard_network_set(c->guard, slot->cgroup_id, box->box.spec.is_private);
-	if (r < 0 && r != -EOPNOTSUPP)
-		return r;
-	slot->is_private = box->box.spec.is_private;
-	return FLOW_NEXT;
+	box->box.cgroup_id = box->slot->cgroup_id;
+	if (!c->guard || !box->slot->cgroup_id)
+		return box->box.spec.policy ? -EOPNOTSUPP : FLOW_NEXT;
+	r = set_network(c, box);
+	if (r == 0)
+		r = box_policy_tell(box, box->box.spec.policy, 1);
+	return r < 0 ? r : FLOW_NEXT;
 }
 
 /* ---- step "spawn" ---- */
@@ -210,6 +258,7 @@ static void spawn_replied(struct launch_call *call, const struct launch_reply *r
 	group_replied(c, box->slot, reply);
 	if (box->rebuild && !(reply->flags & LAUNCH_REUSED) && reply->baseline.ctime_ns)
 		slot_built(&c->slots, box->slot, &wish, reply);
+	box->root_device = reply->root_device;
 	memcpy(box->box.rules_absent, reply->rules_absent, sizeof box->box.rules_absent);
 	box->up = reply->error == 0;
 	box->cpu_before_us = reply->cpu_us == UINT64_MAX ? 0 : reply->cpu_us;

@@ -35,6 +35,7 @@ struct container {
 	struct slot *slot;
 	struct network *network; /* NULL: `none`, or not yet */
 	struct network_wish network_wish;
+	uint64_t root_device;	/* st_dev of its root; slots that are rebuilt get another */
 	uint64_t cpu_before_us; /* of the cgroup: what other sandboxes used */
 	uint64_t ooms_before;	/* the same, of what their limits killed */
 	bool rebuild, lost, killing, up;
@@ -132,10 +133,14 @@ void quarantine_slot(struct containers *c, struct slot *slot);
 /* A slot whose preparation had not begun may be taken at once. */
 bool prepare_withdraw(struct containers *c, struct slot *slot);
 
-/* port.c */
+/* container.c: the guard holds the box to it from here on; 0: to none, or still to what it was. */
+int box_policy_tell(struct container *box, uint32_t policy, uint32_t version);
+
 /* narrow.c */
 int container_box_clear(struct box *box, struct box_clear *clear);
 int container_box_narrow(struct box *box, struct box_narrow *narrow);
+
+/* port.c */
 int container_port_ask(struct box_port *port);
 
 /* open.c */

@@ -217,6 +217,7 @@ struct launch_reply {
 	uint32_t limit;		   /* with LAUNCH_STEP_LIMIT: the resource */
 	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
 	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
+	uint64_t root_device;		 /* LAUNCH_SPAWN: st_dev of the sandbox's root */
 	/*
 	 * LAUNCH_STAT, of the slot's cgroup since it was made; LAUNCH_SPAWN, LAUNCH_COUNT: cpu_us,
 	 * before the sandbox or the program; LAUNCH_FINISH: cpu_us. UINT64_MAX: not measured here.
@@ -232,4 +233,4 @@ struct launch_reply {
 };
 
 _Static_assert(sizeof(struct launch_request) == 176 + 128, "no padding");
-_Static_assert(sizeof(struct launch_reply) == 160 + 128, "no padding");
+_Static_assert(sizeof(struct launch_reply) == 168 + 128, "no padding");

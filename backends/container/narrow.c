@@ -129,14 +129,19 @@ static void narrow_end(struct passage *passage, int error)
 static void walls_replied(struct launch_call *call, const struct launch_reply *reply)
 {
 	struct passage *passage = container_of(call, struct passage, call);
+	const struct box_narrow *narrow = passage->narrow;
 	struct box *box = &passage->box->box;
+	int r = reply ? -reply->error : -EPIPE;
 
-	if (!reply || reply->error) {
-		narrow_end(passage, reply ? -reply->error : -EPIPE);
+	if (r == 0)
+		r = box_policy_tell(passage->box, narrow->policy, narrow->version);
+	if (r < 0) {
+		narrow_end(passage, r);
 		return;
 	}
+	box->spec.policy = narrow->policy;
 	memcpy(box->rules_absent, reply->rules_absent, sizeof box->rules_absent);
-	box->spec.walls = passage->narrow->walls;
+	box->spec.walls = narrow->walls;
 	narrow_end(passage, 0);
 }
 

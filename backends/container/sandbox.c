@@ -152,6 +152,7 @@ static long sandbox_run(struct child *child)
 /* What the child takes from the slot's folder; what was opened is in fds also on failure. */
 static long slot_take_from(struct worker *w, int slot_fd, int fds[static 3])
 {
+	struct stat root;
 	long r = TRY(ROOT, kernel_open_tree(slot_fd, "up/root",
 					    OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE,
 					    w->secret));
@@ -159,6 +160,10 @@ static long slot_take_from(struct worker *w, int slot_fd, int fds[static 3])
 	if (r < 0)
 		return r;
 	fds[FD_ROOT] = (int)r;
+	r = TRY(ROOT, kernel_fstat(fds[FD_ROOT], &root));
+	if (r < 0)
+		return r;
+	w->order.reply.root_device = root.st_dev;
 	r = TRY(NAMESPACES, kernel_openat(slot_fd, "user", O_RDONLY | O_CLOEXEC, 0));
 	if (r < 0)
 		return r;

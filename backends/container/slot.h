@@ -42,6 +42,7 @@ struct slot {
 	struct launch_baseline baseline;
 	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
 	bool is_private;      /* what the guard was told */
+	bool has_policy;      /* and that a policy holds for it */
 	bool young;	      /* taken before its baseline's clock tick was over */
 	bool forgotten;	      /* its image goes: it is not made anew */
 	bool suspect;	      /* something went wrong in it */

@@ -80,19 +80,26 @@ static int remove_child(int parent_fd, const char *name)
 	return unlinkat(parent_fd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
+static int pins_sweep(const char *instance, int cgroup_fd)
+{
+	int r = guard_sweep(instance, cgroup_fd);
+
+	if (r < 0 && r != -EOPNOTSUPP)
+		log_warning("sweep: pins are left err=%s, continuing", strerror(-r));
+	return 0;
+}
+
 int sweep_instance(const char *instance, int cgroup_fd)
 {
 	const struct timespec pause = { .tv_nsec = SWEEP_PAUSE_NS };
 	int r;
 
-	r = guard_sweep(instance, cgroup_fd);
-	if (r < 0 && r != -EOPNOTSUPP)
-		log_warning("sweep: pins are left err=%s, continuing", strerror(-r));
+	/* Until it has ended, what is left is held to what it was held to. */
 	r = directories_each(cgroup_fd, SWEEP_DEPTH_MAX, kill_child); /* the topmost are enough */
 	for (int i = 0; i < SWEEP_ROUNDS; i++) {
 		r = directories_each(cgroup_fd, 0, remove_child);
 		if (r >= 0)
-			return 0;
+			return pins_sweep(instance, cgroup_fd);
 		(void)nanosleep(&pause, NULL);
 	}
 	log_error("sweep: cgroups of a dead engine cannot be removed instance=\"%s\"", instance);

@@ -22,6 +22,12 @@ struct policy_phase {
 
 struct backend_walls;
 
+enum policy_held {
+	POLICY_NOT_HELD, /* no sandbox has had it yet */
+	POLICY_HELD,	 /* the kernel has its rules */
+	POLICY_HELD_NOT, /* it has none, or the kernel takes none: walls are all there is */
+};
+
 struct policy {
 	struct guard_policy guard; /* its rules are what is below */
 	struct guard_rule *rules;
@@ -46,6 +52,7 @@ struct policy {
 	uint32_t tenant; /* whose it is; POLICY_EVERYBODYS */
 	bool is_stale;	 /* found no more: freed once it has no users */
 	uint32_t users;	 /* atomic */
+	uint32_t held;	 /* atomic, enum policy_held */
 	uint64_t loaded_ns;
 	struct policy *next; /* in order of names */
 };

@@ -23,6 +23,9 @@ void policy_put(struct policy *policy)
 /* Out of the table. */
 static void version_free(const struct policy_table *table, struct policy *policy)
 {
+	if (policy->held == POLICY_HELD)
+		(void)table->enforcer->drop(table->enforcer->guard,
+					    &policy->guard); /* gone at last */
 	if (policy->walls)
 		table->enforcer->walls_free(policy->walls);
 	policy_free(policy);
@@ -32,6 +35,37 @@ static void version_free(const struct policy_table *table, struct policy *policy
 static int version_arm(const struct policy_table *table, struct policy *policy)
 {
 	return table->enforcer ? table->enforcer->walls_new(&policy->guard, &policy->walls) : 0;
+}
+
+bool policy_is_held(const struct policy *policy)
+{
+	return __atomic_load_n(&policy->held, __ATOMIC_ACQUIRE) != POLICY_NOT_HELD;
+}
+
+uint32_t policy_number_held(const struct policy *policy)
+{
+	return __atomic_load_n(&policy->held, __ATOMIC_ACQUIRE) == POLICY_HELD ?
+		       policy->guard.number :
+		       0;
+}
+
+int policies_hold(struct policy_table *table, struct policy *policy)
+{
+	const struct policy_enforcer *enforcer = table->enforcer;
+	enum policy_held held = POLICY_HELD_NOT;
+	int r;
+
+	if (policy_is_held(policy))
+		return 0;
+	if (enforcer && enforcer->guard && policy->guard.rule_count) {
+		r = enforcer->load(enforcer->guard, &policy->guard);
+		if (r < 0 && r != -EOPNOTSUPP)
+			return r;
+		if (r == 0)
+			held = POLICY_HELD;
+	}
+	__atomic_store_n(&policy->held, (uint32_t)held, __ATOMIC_RELEASE);
+	return 0;
 }
 
 static void policy_insert(struct policy_table *table, struct policy *policy)
@@ -90,7 +124,9 @@ static void levels_take(const struct policy_table *table, struct policy *policy)
 {
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++) {
 		policy->levels[i] =
-			table->enforcer ? table->enforcer->rule_levels(&policy->rules[i]) : 0;
+			table->enforcer ?
+				table->enforcer->rule_levels(table->enforcer, &policy->rules[i]) :
+				0;
 		policy->unenforced += !policy->levels[i];
 		if (policy->rules[i].is_required && !policy->levels[i] && !policy->unmet)
 			policy->unmet = i + 1;

@@ -22,12 +22,18 @@ struct policy_ready {
 
 extern const struct policy_ready policies_ready[POLICIES_READY];
 
+struct guard;
+
 /* What enforces policies on this host, by versions. */
 struct policy_enforcer {
-	uint32_t (*rule_levels)(const struct guard_rule *rule); /* enum guard_level */
+	struct guard *guard; /* NULL: none */
+	uint32_t (*rule_levels)(const struct policy_enforcer *e, const struct guard_rule *rule);
 	/* Of a version that sandboxes may get: once it is compiled, and before it is freed. */
 	int (*walls_new)(const struct guard_policy *policy, struct backend_walls **ret);
 	void (*walls_free)(struct backend_walls *walls);
+	/* Into the kernel, before its first sandbox, and out of it; it may take a while. */
+	int (*load)(struct guard *guard, const struct guard_policy *policy);
+	int (*drop)(struct guard *guard, const struct guard_policy *policy);
 };
 
 struct policy_table {
@@ -67,6 +73,14 @@ int policies_load(struct policy_table *table, const struct policy_request *reque
 		  struct policy **ret, struct policy_mistake *mistake);
 /* -ENOENT, -EPERM: ready-made, -ESTALE: another version is there. */
 int policies_remove(struct policy_table *table, const struct policy_request *request);
+/*
+ * The kernel has its rules from here on: before the first sandbox that gets it. Of a version that
+ * is used. 0 also where the kernel takes none (then it is POLICY_HELD_NOT), or what load() says.
+ */
+int policies_hold(struct policy_table *table, struct policy *policy);
+/* By any thread: whether that was done; its number in the kernel, 0: it is not there. */
+bool policy_is_held(const struct policy *policy);
+uint32_t policy_number_held(const struct policy *policy);
 /* Those that nobody finds and nobody uses are freed. */
 void policies_sweep(struct policy_table *table);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/sandbox/create_policy.h"
 #include "engine/sandbox/create_replay.h"
 #include "engine/image/image.h"
 #include "engine/sandbox/limits.h"
@@ -39,7 +40,7 @@ struct creation {
 
 static void create_more(struct creation *creation);
 
-static struct status create_invalid(const char *field, int error, const char *detail)
+struct status create_invalid(const char *field, int error, const char *detail)
 {
 	return (struct status){ .code = DSEC_INVALID,
 				.blame = DSEC_BLAME_CALLER,
@@ -312,6 +313,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.is_private = sandbox->network != DSEC_NETWORK_NONE,
 		.has_egress = sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED,
 		.walls = sandbox->policy->walls,
+		.policy = policy_number_held(sandbox->policy),
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
 		.limits = limits_of(config, c),
 		.disk_bytes = c->disk_bytes,
@@ -457,25 +459,6 @@ static void image_want(struct creation *creation)
 		image_ready(&creation->image, r);
 }
 
-/* What the policy says of the create as a whole. */
-static struct status policy_fits(struct creation *creation)
-{
-	const struct dsec_wire_create *c = &creation->part->request->body.create;
-	const struct policy *policy = creation->policy.policy;
-	const uint32_t network = c->network == DSEC_NETWORK_EGRESS_UNPOLICED ? POLICY_NETWORK_ANY :
-				 c->network == DSEC_NETWORK_PRIVATE ? POLICY_NETWORK_PRIVATE :
-								      POLICY_NETWORK_NONE;
-
-	if (network > policy->network)
-		return create_invalid("network", -EACCES,
-				      policy->network == POLICY_NETWORK_NONE ?
-					      "the policy has network.mode none" :
-					      "the policy has network.mode private");
-	if (!policy->unmet || (c->flags & DSEC_CREATE_ALLOW_DEGRADED))
-		return STATUS_OK;
-	return policy_unmet(policy, "create", creation->part->detail);
-}
-
 /* Wrong for all, and told once. */
 static void policy_refused(struct creation *creation, const struct status *status)
 {
@@ -488,19 +471,8 @@ static void policy_refused(struct creation *creation, const struct status *statu
 static void policy_ready(struct policy_want *want, int result)
 {
 	struct creation *creation = container_of(want, struct creation, policy);
-	struct status s = STATUS_OK;
+	struct status s = create_policy_status(creation->part, want, result);
 
-	if (result == -EINVAL)
-		s = create_invalid("policy", result, "1 to 63 of a-z 0-9 and - inside");
-	else if (result < 0)
-		s = (struct status){ .code = DSEC_ABSENT,
-				     .blame = DSEC_BLAME_CALLER,
-				     .error = -result,
-				     .table = "create",
-				     .step = "policy",
-				     .detail = "no such policy" };
-	else
-		s = policy_fits(creation);
 	if (s.code)
 		policy_refused(creation, &s);
 	else

@@ -302,6 +302,8 @@ static int put_up_walls(struct flow *f)
 	if (!brings_policy(move))
 		return FLOW_NEXT;
 	move->narrow.walls = move->want.policy->walls;
+	move->narrow.policy = policy_number_held(move->want.policy);
+	move->narrow.version = (uint32_t)move->sandbox->phase.version + 1;
 	move->narrow.takes_network = takes_network(move);
 	move->narrow.done = walls_stand;
 	r = box->backend->class->box_narrow(box, &move->narrow);
@@ -357,6 +359,8 @@ static struct status policy_fits(struct phase_move *move, const struct sandbox *
 
 	if (policy == wider)
 		return STATUS_OK;
+	if (move->want.unheld < 0)
+		return policy_unheld(&move->want, "phase", move->part->detail);
 	if (move->want.lacks) {
 		(void)snprintf(move->part->detail, sizeof move->part->detail, "%.24s lacks %.47s",
 			       policy->guard.name, wider->rules[move->want.lacks - 1].label);

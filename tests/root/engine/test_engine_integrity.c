@@ -178,7 +178,100 @@ who_comes_after_is_clean_and_what_was_left_running_is_told_before_the_end(struct
 	}
 }
 
+/* How the engine enforces that rule of a policy, which is loaded: enum dsec_policy_level. */
+static uint32_t policy_load(struct dsec *d, const char *document, const char *rule)
+{
+	const struct dsec_policy_opts opts = { .size = sizeof opts,
+					       .verb = DSEC_POLICY_LOAD,
+					       .document = { document, strlen(document) } };
+	int64_t ticket = dsec_policy(d, NULL, &opts);
+	struct dsec_event *event;
+	uint32_t levels = UINT32_MAX;
+	bool last = false;
+
+	while (!last && expect(ticket >= 0 && dsec_wait(d, ticket, 20000, &event) == 0)) {
+		const struct dsec_policy_row *row = event->body;
+
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_ROW && row->what == DSEC_POLICY_RULE &&
+		    row->text.bytes == strlen(rule) &&
+		    !memcmp(row->text.data, rule, row->text.bytes))
+			levels = row->levels;
+		dsec_event_free(event);
+	}
+	expect(levels != UINT32_MAX);
+	return levels;
+}
+
+static void policy_remove(struct dsec *d, const char *name)
+{
+	const struct dsec_policy_opts opts = { .size = sizeof opts,
+					       .verb = DSEC_POLICY_REMOVE,
+					       .name = name };
+
+	expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == 0);
+}
+
+static struct dsec_id policed_make(struct dsec *d, const char *policy, uint32_t flags,
+				   struct dsec_status *ret)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	auto_made struct made made = { .ids_max = 0 };
+
+	opts.policy = policy;
+	opts.flags = flags;
+	made = create_run(d, &opts);
+	*ret = made.trouble.code ? made.trouble : made.last;
+	return made.created ? made.ids[0] : (struct dsec_id){ 0 };
+}
+
+#define KERNEL_RULE "sockets.unix.deny /run/x.sock"
+static const char kernel_policy[] = "name: kernel\n"
+				    "files: {protect: [/etc/ld.so.preload]}\n"
+				    "sockets: {unix: {deny: [/run/x.sock]}}\n"
+				    "enforce: {sockets: required}\n";
+
+/* No wall can keep a file from being made, nor a socket from being reached. */
+static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(struct engine *e)
+{
+	static const char make[] = "echo x >/etc/ld.so.preload && rm /etc/ld.so.preload";
+	static const char attack[] = "(echo x >/etc/ld.so.preload) 2>&1 | grep -q 'not permitted'";
+	const uint32_t levels = policy_load(e->d, kernel_policy, KERNEL_RULE);
+	struct dsec_status trouble;
+	struct dsec_id held, other;
+
+	if (!levels) {
+		held = policed_make(e->d, "kernel", 0, &trouble);
+		expect(!held.hi && trouble.code == DSEC_UNSUPPORTED &&
+		       strstr(trouble.detail, KERNEL_RULE));
+		held = policed_make(e->d, "kernel", DSEC_CREATE_ALLOW_DEGRADED, &trouble);
+		if (expect(held.hi))
+			sandbox_end(e->d, held);
+		policy_remove(e->d, "kernel");
+		return;
+	}
+	expect(levels == DSEC_POLICY_BPF_LSM);
+	/* Slots are used again: the one that had the policy by one that has none. */
+	for (int i = 0; i < 4; i++) {
+		held = policed_make(e->d, "kernel", 0, &trouble);
+		other = sandbox_make(e->d);
+		if (!expect(held.hi)) {
+			note("%s: %s", trouble.step, trouble.detail);
+			return;
+		}
+		runs_with_taint(e->d, held, attack, 0);
+		runs_with_taint(e->d, other, make, 0);
+		sandbox_end(e->d, held);
+		held = sandbox_make(e->d);
+		runs_with_taint(e->d, held, make, 0);
+		sandbox_end(e->d, held);
+		sandbox_end(e->d, other);
+	}
+	policy_remove(e->d, "kernel");
+}
+
 static const struct claim claims[] = {
+	CLAIM(what_only_the_kernel_can_hold_is_held_there_or_fails_the_create),
 	CLAIM(a_refused_socket_is_told_with_who_tried_and_taints_nothing),
 	CLAIM(of_a_flood_the_count_is_exact_and_the_neighbour_is_clean),
 	CLAIM(names_that_are_probed_taint_it_for_good_and_nobody_else),
