@@ -9,16 +9,26 @@
 
 #include "bpf/policy.h"
 
-const struct anomaly_rule anomaly_defaults[DSEC_ANOMALIES] = {
-	[DSEC_ANOMALY_PROTECTED_WRITE] = { "protected-write", 1, 0, ANOMALY_TAINT },
-	[DSEC_ANOMALY_DANGEROUS_IOCTL] = { "dangerous-ioctl", 1, 0, ANOMALY_TAINT },
-	[DSEC_ANOMALY_PORT_SCAN] = { "port-scan", 16, 60, ANOMALY_TAINT },
-	[DSEC_ANOMALY_HUNTING] = { "hunting", 3, 60, ANOMALY_TAINT },
-	[DSEC_ANOMALY_OUTSIDE_PTRACE] = { "outside-ptrace", 1, 0, ANOMALY_TAINT },
-	[DSEC_ANOMALY_OUTSIDE_SIGNAL] = { "outside-signal", 8, 60, ANOMALY_NOTE },
-	[DSEC_ANOMALY_SOCKET_PROBING] = { "socket-probing", 3, 60, ANOMALY_TAINT },
-	[DSEC_ANOMALY_OFFLINE_SOCKETS] = { "offline-sockets", 100, 60, ANOMALY_NOTE },
-};
+const struct anomaly_rules
+	anomaly_defaults = { .rules = {
+				     [DSEC_ANOMALY_PROTECTED_WRITE] = { "protected-write", 1, 0,
+									ANOMALY_TAINT },
+				     [DSEC_ANOMALY_DANGEROUS_IOCTL] = { "dangerous-ioctl", 1, 0,
+									ANOMALY_TAINT },
+				     [DSEC_ANOMALY_PORT_SCAN] = { "port-scan", 16, 60,
+								  ANOMALY_TAINT },
+				     [DSEC_ANOMALY_HUNTING] = { "hunting", 3, 60, ANOMALY_TAINT },
+				     [DSEC_ANOMALY_OUTSIDE_PTRACE] = { "outside-ptrace", 1, 0,
+								       ANOMALY_TAINT },
+				     [DSEC_ANOMALY_OUTSIDE_SIGNAL] = { "outside-signal", 8, 60,
+								       ANOMALY_NOTE },
+				     [DSEC_ANOMALY_SOCKET_PROBING] = { "socket-probing", 3, 60,
+								       ANOMALY_TAINT },
+				     [DSEC_ANOMALY_OFFLINE_SOCKETS] = { "offline-sockets", 100, 60,
+									ANOMALY_NOTE },
+				     [DSEC_ANOMALY_VERIFY_TAMPER] = { "verify-tamper", 1, 0,
+								      ANOMALY_TAINT },
+			     } };
 
 /* Which rule a violation counts for; DSEC_ANOMALIES: none. */
 static enum dsec_anomaly rule_of(const struct policy_violation *v)
@@ -59,6 +69,19 @@ static enum dsec_anomaly rule_of(const struct policy_violation *v)
 	}
 }
 
+/* A write to what is judged is more than one to what is only kept. */
+static enum dsec_anomaly rule_among(const struct anomaly_rules *rules,
+				    const struct policy_violation *v)
+{
+	const enum dsec_anomaly which = rule_of(v);
+
+	if (which != DSEC_ANOMALY_PROTECTED_WRITE || !v->rule || v->rule > ANOMALY_RULES_MAX)
+		return which;
+	return rules->judged[(v->rule - 1) / 64] >> (v->rule - 1) % 64 & 1 ?
+		       DSEC_ANOMALY_VERIFY_TAMPER :
+		       which;
+}
+
 /* A destination counts once in a window, however often it was tried. */
 static uint64_t destination_is_new(struct anomaly_state *state, const struct policy_violation *v)
 {
@@ -77,18 +100,18 @@ static uint64_t destination_is_new(struct anomaly_state *state, const struct pol
 	return 1;
 }
 
-uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rule *rules,
+uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
 		       const struct policy_violation *violation, uint64_t times)
 {
-	const enum dsec_anomaly which = rule_of(violation);
+	const enum dsec_anomaly which = rule_among(rules, violation);
 	struct anomaly_count *count;
 	const struct anomaly_rule *rule;
 	uint64_t window_ns;
 	uint32_t bit;
 
-	if (which == DSEC_ANOMALIES || rules[which].severity == ANOMALY_OFF)
+	if (which == DSEC_ANOMALIES || rules->rules[which].severity == ANOMALY_OFF)
 		return 0;
-	rule = &rules[which];
+	rule = &rules->rules[which];
 	count = &state->counts[which];
 	window_ns = rule->window_s * 1000000000ull;
 	if (!count->since_ns || (window_ns && violation->time_ns > count->since_ns + window_ns)) {
@@ -105,11 +128,11 @@ uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rule *r
 	return bit;
 }
 
-uint32_t anomaly_taints(const struct anomaly_rule *rules, uint32_t raised)
+uint32_t anomaly_taints(const struct anomaly_rules *rules, uint32_t raised)
 {
 	uint32_t taints = 0;
 
 	for (uint32_t i = 0; i < DSEC_ANOMALIES; i++)
-		taints |= rules[i].severity == ANOMALY_TAINT ? raised & 1u << i : 0;
+		taints |= rules->rules[i].severity == ANOMALY_TAINT ? raised & 1u << i : 0;
 	return taints;
 }

@@ -19,8 +19,17 @@ struct anomaly_rule {
 	enum anomaly_severity severity;
 };
 
-/* By enum dsec_anomaly; what a policy's section `anomalies` does not say is as here. */
-extern const struct anomaly_rule anomaly_defaults[DSEC_ANOMALIES];
+enum { ANOMALY_RULES_MAX = 1024 }; /* of a policy */
+
+/* What holds for a sandbox: a policy's. */
+struct anomaly_rules {
+	struct anomaly_rule rules[DSEC_ANOMALIES]; /* by enum dsec_anomaly */
+	/* Bit per rule of the policy, from 0, whose files are judged: files.verify. */
+	uint64_t judged[ANOMALY_RULES_MAX / 64];
+};
+
+/* What a policy's section `anomalies` does not say is as here. */
+extern const struct anomaly_rules anomaly_defaults;
 
 enum { ANOMALY_DESTINATIONS_MAX = 64 };
 
@@ -41,7 +50,7 @@ struct anomaly_state {
  * `times`: how often it happened since the last one of its kind that was judged, itself included.
  * The rules whose limit this reaches for the first time: bits 1 << enum dsec_anomaly.
  */
-uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rule *rules,
+uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
 		       const struct policy_violation *violation, uint64_t times);
 /* Of rules that were raised, those that taint. */
-uint32_t anomaly_taints(const struct anomaly_rule *rules, uint32_t raised);
+uint32_t anomaly_taints(const struct anomaly_rules *rules, uint32_t raised);

@@ -83,6 +83,7 @@ static void violation_judge(struct sandbox *sandbox, const struct policy_violati
 {
 	struct account *account = account_of(sandbox);
 	struct known *known = account ? known_of(account, v->rule, v->hook) : NULL;
+	const struct anomaly_rules *rules = sandbox_anomalies(sandbox);
 	uint64_t times = 1;
 	uint32_t raised;
 
@@ -95,8 +96,8 @@ static void violation_judge(struct sandbox *sandbox, const struct policy_violati
 		times = v->count - known->count;
 		known->count = v->count;
 	}
-	raised = anomaly_judge(&account->state, anomaly_defaults, v, times);
-	sandbox->taint |= anomaly_taints(anomaly_defaults, raised);
+	raised = anomaly_judge(&account->state, rules, v, times);
+	sandbox->taint |= anomaly_taints(rules, raised);
 	for (uint32_t i = 0; raised; i++, raised >>= 1) {
 		if (raised & 1)
 			news_of_anomaly(sandbox, v, exec, i);

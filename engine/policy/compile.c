@@ -68,6 +68,8 @@ static bool is_same_subject(const struct policy_entry *a, const struct policy_en
 		return false;
 	switch (policy_field(a->field)->kind) {
 	case FIELD_IS_WORD:
+	case FIELD_IS_COUNT:
+	case FIELD_IS_SECONDS:
 		return true;
 	case FIELD_IS_PHASES:
 		return !strcmp(a->key, b->key);
@@ -172,6 +174,7 @@ static uint32_t file_bits(enum policy_field_id field)
 		return GUARD_FILE_WRITE | GUARD_FILE_REPLACE | GUARD_FILE_METADATA |
 		       GUARD_FILE_SUBTREE;
 	case FIELD_FILES_READONLY:
+	case FIELD_FILES_VERIFY:
 		return GUARD_FILE_WRITE | GUARD_FILE_REPLACE | GUARD_FILE_SUBTREE;
 	case FIELD_FILES_HIDE:
 		return GUARD_FILE_HIDE | GUARD_FILE_SUBTREE;
@@ -304,6 +307,35 @@ static int phase_add(const struct compiling *compiling, const struct policy_entr
 	return 0;
 }
 
+static int path_add(const struct compiling *compiling, const struct policy_entry *entry,
+		    const struct guard_rule *rule)
+{
+	struct policy *policy = compiling->policy;
+	const uint32_t at = policy->guard.rule_count;
+	int r = rule_add(compiling, entry, entry->text, rule);
+
+	if (r == 0 && entry->field == FIELD_FILES_VERIFY)
+		policy->anomalies.judged[at / 64] |= 1ull << at % 64;
+	return r;
+}
+
+static void anomaly_tune(struct policy *policy, const struct policy_entry *entry)
+{
+	const uint32_t at = entry->field - FIELD_ANOMALIES;
+	struct anomaly_rule *rule = &policy->anomalies.rules[at / ANOMALY_FIELDS];
+
+	switch (at % ANOMALY_FIELDS) {
+	case ANOMALY_LIMIT:
+		rule->limit = entry->value;
+		break;
+	case ANOMALY_WINDOW:
+		rule->window_s = entry->value;
+		break;
+	default:
+		rule->severity = entry->value;
+	}
+}
+
 static int entry_compile(const struct compiling *compiling, const struct policy_entry *entry)
 {
 	struct guard_rule rule = { .kind = GUARD_RULE_FILE, .text = entry->text };
@@ -311,7 +343,7 @@ static int entry_compile(const struct compiling *compiling, const struct policy_
 	switch (policy_field(entry->field)->kind) {
 	case FIELD_IS_PATHS:
 		rule.bits = file_bits(entry->field);
-		return rule_add(compiling, entry, entry->text, &rule);
+		return path_add(compiling, entry, &rule);
 	case FIELD_IS_SOCKETS:
 		rule.kind = GUARD_RULE_UNIX;
 		return rule_add(compiling, entry, entry->text, &rule);
@@ -323,7 +355,13 @@ static int entry_compile(const struct compiling *compiling, const struct policy_
 		return destination_add(compiling, entry);
 	case FIELD_IS_PHASES:
 		return phase_add(compiling, entry);
+	case FIELD_IS_COUNT:
+	case FIELD_IS_SECONDS:
+		anomaly_tune(compiling->policy, entry);
+		return 0;
 	default:
+		if (entry->field >= FIELD_ANOMALIES && entry->field < FIELD_ANOMALIES_END)
+			anomaly_tune(compiling->policy, entry);
 		if (entry->field == FIELD_NETWORK_MODE)
 			compiling->policy->network = entry->value;
 		return policy_field(entry->field)->rule ? process_add(compiling, entry) : 0;
@@ -355,6 +393,7 @@ int policy_compile(const struct policy_document *document, const struct policy *
 
 	if (r == 0) {
 		policy->network = POLICY_NETWORK_ANY;
+		policy->anomalies = anomaly_defaults;
 		policy->depth = base ? base->depth + 1 : 0;
 		policy->rules = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->rules[0]);
 		r = policy->rules ? entries_merge(document, base, policy) : -ENOMEM;

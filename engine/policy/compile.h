@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "bpf/guard_policy.h"
+#include "engine/integrity/anomaly.h"
 #include "engine/policy/document.h"
 
 enum { POLICY_EXTENDS_MAX = 4, POLICY_PHASES_MAX = 16, POLICY_EVERYBODYS = UINT32_MAX };
@@ -39,6 +40,7 @@ struct policy {
 	const char *extends; /* NULL: nothing */
 	uint32_t depth;	     /* how many it extends, one behind the other */
 	enum policy_network network;
+	struct anomaly_rules anomalies;
 	struct policy_phase phases[POLICY_PHASES_MAX];
 	uint32_t phase_count;
 	struct policy_entry *entries; /* with those of what it extends, for who extends it */

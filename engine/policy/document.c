@@ -196,6 +196,32 @@ static int word_read(const struct reading *reading, enum policy_field_id id,
 	return r;
 }
 
+/* Digits alone, in the field's range. */
+static int number_read(const struct reading *reading, enum policy_field_id id,
+		       const struct yaml_node *at)
+{
+	const struct policy_field *field = policy_field(id);
+	const bool is_count = field->kind == FIELD_IS_COUNT;
+	const unsigned long min = is_count, max = is_count ? FIELD_COUNT_MAX : FIELD_SECONDS_MAX;
+	struct policy_entry *entry;
+	unsigned long value = 0;
+	int r = text_check(reading, at, field->path, "a number");
+
+	if (r < 0)
+		return r;
+	if (*at->text && strspn(at->text, "0123456789") == strlen(at->text) &&
+	    strlen(at->text) <= 7)
+		value = strtoul(at->text, NULL, 10);
+	else
+		value = max + 1;
+	if (value < min || value > max)
+		return yaml_mistake(reading->mistake, at, "%s: expected %s from %lu to %lu",
+				    field->path, is_count ? "a number" : "seconds", min, max);
+	r = entry_add(reading, id, at, &entry);
+	entry->value = (uint32_t)value;
+	return r;
+}
+
 static int name_read(const struct reading *reading, enum policy_field_id id,
 		     const struct yaml_node *at)
 {
@@ -265,6 +291,8 @@ static int value_read(const struct reading *reading, enum policy_field_id id,
 		return phases_read(reading, at);
 	if (field->kind == FIELD_IS_WORD)
 		return word_read(reading, id, at);
+	if (field->kind == FIELD_IS_COUNT || field->kind == FIELD_IS_SECONDS)
+		return number_read(reading, id, at);
 	if (at->kind != YAML_LIST)
 		return yaml_mistake(reading->mistake, at, "%s: expected a list", field->path);
 	for (const struct yaml_node *item = at->first; item && r == 0; item = item->next)

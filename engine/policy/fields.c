@@ -27,6 +27,9 @@ static const struct policy_word enforce_words[] = {
 	{ "required", ENFORCE_REQUIRED },
 	{ "audit", ENFORCE_AUDIT },
 };
+static const struct policy_word severity_words[] = { { "off", ANOMALY_OFF },
+						     { "note", ANOMALY_NOTE },
+						     { "taint", ANOMALY_TAINT } };
 /* In order of what they let through. */
 static const struct policy_word network_words[] = { { "none", 0 }, { "private", 1 } };
 
@@ -83,6 +86,13 @@ const uint16_t *policy_ioctl_group(uint32_t group)
 	{                                                                                          \
 		path, FIELD_IS_WORD, WORDS(words), rule                                            \
 	}
+#define ANOMALY(rule, name)                                                                        \
+	[FIELD_ANOMALIES + ANOMALY_FIELDS * (rule) +                                               \
+		ANOMALY_LIMIT] = LIST("anomalies." name ".limit", FIELD_IS_COUNT),                 \
+		[FIELD_ANOMALIES + ANOMALY_FIELDS * (rule) + ANOMALY_WINDOW] =                     \
+			LIST("anomalies." name ".window", FIELD_IS_SECONDS),                       \
+		[FIELD_ANOMALIES + ANOMALY_FIELDS * (rule) + ANOMALY_SEVERITY] =                   \
+			WORD("anomalies." name ".severity", severity_words, 0)
 #define ENFORCE(subject) WORD("enforce." subject, enforce_words, 0)
 
 static const struct policy_field fields[] = {
@@ -92,6 +102,7 @@ static const struct policy_field fields[] = {
 	[FIELD_FILES_READONLY] = LIST("files.readonly", FIELD_IS_PATHS),
 	[FIELD_FILES_HIDE] = LIST("files.hide", FIELD_IS_PATHS),
 	[FIELD_FILES_NOEXEC] = LIST("files.noexec", FIELD_IS_PATHS),
+	[FIELD_FILES_VERIFY] = LIST("files.verify", FIELD_IS_PATHS),
 	[FIELD_IOCTLS_DENY] = { "ioctls.deny", FIELD_IS_IOCTLS, WORDS(ioctl_words), 0 },
 	[FIELD_SOCKETS_FAMILIES] = { "sockets.families", FIELD_IS_FAMILIES, WORDS(family_words),
 				     0 },
@@ -112,6 +123,15 @@ static const struct policy_field fields[] = {
 	[FIELD_EGRESS_ALLOW] = LIST("network.egress.allow", FIELD_IS_DESTINATIONS),
 	[FIELD_EGRESS_DENY] = LIST("network.egress.deny", FIELD_IS_DESTINATIONS),
 	[FIELD_PHASES] = LIST("phases", FIELD_IS_PHASES),
+	ANOMALY(DSEC_ANOMALY_PROTECTED_WRITE, "protected-write"),
+	ANOMALY(DSEC_ANOMALY_DANGEROUS_IOCTL, "dangerous-ioctl"),
+	ANOMALY(DSEC_ANOMALY_PORT_SCAN, "port-scan"),
+	ANOMALY(DSEC_ANOMALY_HUNTING, "hunting"),
+	ANOMALY(DSEC_ANOMALY_OUTSIDE_PTRACE, "outside-ptrace"),
+	ANOMALY(DSEC_ANOMALY_OUTSIDE_SIGNAL, "outside-signal"),
+	ANOMALY(DSEC_ANOMALY_SOCKET_PROBING, "socket-probing"),
+	ANOMALY(DSEC_ANOMALY_OFFLINE_SOCKETS, "offline-sockets"),
+	ANOMALY(DSEC_ANOMALY_VERIFY_TAMPER, "verify-tamper"),
 	[FIELD_ENFORCE_FILES] = ENFORCE("files"),
 	[FIELD_ENFORCE_IOCTLS] = ENFORCE("ioctls"),
 	[FIELD_ENFORCE_SOCKETS] = ENFORCE("sockets"),

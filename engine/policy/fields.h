@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/integrity/anomaly.h"
+
 enum policy_field_id {
 	FIELD_NAME,
 	FIELD_EXTENDS,
@@ -15,6 +17,7 @@ enum policy_field_id {
 	FIELD_FILES_READONLY,
 	FIELD_FILES_HIDE,
 	FIELD_FILES_NOEXEC,
+	FIELD_FILES_VERIFY,
 	FIELD_IOCTLS_DENY,
 	FIELD_SOCKETS_FAMILIES,
 	FIELD_SOCKETS_UNIX_DENY,
@@ -33,7 +36,9 @@ enum policy_field_id {
 	FIELD_EGRESS_ALLOW,
 	FIELD_EGRESS_DENY,
 	FIELD_PHASES,
-	FIELD_ENFORCE_FILES,
+	FIELD_ANOMALIES, /* ANOMALY_FIELDS of each rule, in order of enum dsec_anomaly */
+	FIELD_ANOMALIES_END = FIELD_ANOMALIES + 3 * DSEC_ANOMALIES,
+	FIELD_ENFORCE_FILES = FIELD_ANOMALIES_END,
 	FIELD_ENFORCE_IOCTLS,
 	FIELD_ENFORCE_SOCKETS,
 	FIELD_ENFORCE_PROCESSES,
@@ -48,8 +53,14 @@ enum policy_field_kind {
 	FIELD_IS_SOCKETS,
 	FIELD_IS_DESTINATIONS, /* a list, see egress.h */
 	FIELD_IS_WORD,
-	FIELD_IS_PHASES, /* a map: name of a phase, name of its policy */
+	FIELD_IS_COUNT,	  /* 1 to FIELD_COUNT_MAX */
+	FIELD_IS_SECONDS, /* 0 to a day */
+	FIELD_IS_PHASES,  /* a map: name of a phase, name of its policy */
 };
+
+/* Of an anomaly rule's fields. */
+enum { ANOMALY_LIMIT, ANOMALY_WINDOW, ANOMALY_SEVERITY, ANOMALY_FIELDS };
+enum { FIELD_COUNT_MAX = 1000000, FIELD_SECONDS_MAX = 86400 };
 
 struct policy_word {
 	const char *name;

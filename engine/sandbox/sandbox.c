@@ -132,6 +132,11 @@ struct sandbox *sandbox_of(const struct part *part)
 	return sandbox_find(part->shard, part->request->tenant, part->request->entry.subject);
 }
 
+const struct anomaly_rules *sandbox_anomalies(const struct sandbox *sandbox)
+{
+	return sandbox->policy ? &sandbox->policy->anomalies : &anomaly_defaults;
+}
+
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 {
 	const struct config *config = sandbox->shard->config;

@@ -21,6 +21,7 @@
 #include "engine/request/request.h"
 
 struct account;
+struct anomaly_rules;
 struct exec;
 struct file;
 struct image;
@@ -114,6 +115,8 @@ struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
 			     struct dsec_wire_id id);
 /* The one that the part's request names. */
 struct sandbox *sandbox_of(const struct part *part);
+/* By which it is judged: its policy's, or the defaults. */
+const struct anomaly_rules *sandbox_anomalies(const struct sandbox *sandbox);
 /* What is in force. */
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
 /* What is left; UINT64_MAX: it does not end by itself. */

@@ -156,8 +156,9 @@ const char *reason_name(uint32_t reason)
 const char *anomaly_name(uint32_t anomaly)
 {
 	static const char *const names[DSEC_ANOMALIES] = {
-		"protected-write", "dangerous-ioctl", "port-scan",	"hunting",
-		"outside-ptrace",  "outside-signal",  "socket-probing", "offline-sockets",
+		"protected-write", "dangerous-ioctl", "port-scan",
+		"hunting",	   "outside-ptrace",  "outside-signal",
+		"socket-probing",  "offline-sockets", "verify-tamper",
 	};
 
 	return anomaly < DSEC_ANOMALIES ? names[anomaly] : "other";

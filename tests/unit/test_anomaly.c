@@ -16,7 +16,7 @@ static struct policy_violation seen(uint16_t hook, uint64_t second)
 
 static uint32_t judge(struct anomaly_state *state, const struct policy_violation *v, uint64_t times)
 {
-	return anomaly_judge(state, anomaly_defaults, v, times);
+	return anomaly_judge(state, &anomaly_defaults, v, times);
 }
 
 Test(anomaly, one_write_to_what_is_protected_taints)
@@ -27,7 +27,7 @@ Test(anomaly, one_write_to_what_is_protected_taints)
 
 	cr_expect_eq(judge(&state, &v, 1), bit);
 	cr_expect_eq(judge(&state, &v, 1), 0, "it is raised once");
-	cr_expect_eq(anomaly_taints(anomaly_defaults, bit), bit);
+	cr_expect_eq(anomaly_taints(&anomaly_defaults, bit), bit);
 }
 
 Test(anomaly, what_is_hidden_is_hunted_and_not_written)
@@ -69,25 +69,46 @@ Test(anomaly, a_scan_is_of_distinct_destinations)
 
 Test(anomaly, a_note_does_not_taint_and_what_is_off_is_not_raised)
 {
-	struct anomaly_rule rules[DSEC_ANOMALIES];
+	struct anomaly_rules rules = { 0 };
 	struct anomaly_state state = { 0 };
 	const struct policy_violation v = seen(POLICY_HOOK_SOCKET, 0);
 	const uint32_t bit = 1u << DSEC_ANOMALY_OFFLINE_SOCKETS;
 
 	cr_expect_eq(judge(&state, &v, 99), 0);
 	cr_expect_eq(judge(&state, &v, 1), bit);
-	cr_expect_eq(anomaly_taints(anomaly_defaults, bit), 0);
+	cr_expect_eq(anomaly_taints(&anomaly_defaults, bit), 0);
 	for (int i = 0; i < DSEC_ANOMALIES; i++)
-		rules[i] = (struct anomaly_rule){ .severity = ANOMALY_OFF };
+		rules.rules[i] = (struct anomaly_rule){ .severity = ANOMALY_OFF };
 	state = (struct anomaly_state){ 0 };
-	cr_expect_eq(anomaly_judge(&state, rules, &v, 1000), 0);
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1000), 0);
+}
+
+Test(anomaly, a_write_to_what_is_judged_is_tampering_and_one_beside_it_is_not)
+{
+	const uint32_t tamper = 1u << DSEC_ANOMALY_VERIFY_TAMPER;
+	struct anomaly_rules rules = anomaly_defaults;
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_OPEN, 0);
+
+	rules.judged[1] = 1; /* rule 65 */
+	v.rule = 64;
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+	v.rule = 65;
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), tamper);
+	cr_expect_eq(anomaly_taints(&rules, tamper), tamper);
+	state = (struct anomaly_state){ 0 };
+	v.rule = POLICY_RULE_PLATFORM;
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), 0, "it is hunted, not written");
+	v = seen(POLICY_HOOK_IOCTL, 0);
+	v.rule = 65;
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), 1u << DSEC_ANOMALY_DANGEROUS_IOCTL);
 }
 
 Test(anomaly, every_rule_has_a_name_a_limit_and_a_severity)
 {
 	for (int i = 0; i < DSEC_ANOMALIES; i++) {
-		cr_expect_not_null(anomaly_defaults[i].name);
-		cr_expect_gt(anomaly_defaults[i].limit, 0);
-		cr_expect_neq(anomaly_defaults[i].severity, ANOMALY_OFF);
+		cr_expect_not_null(anomaly_defaults.rules[i].name);
+		cr_expect_gt(anomaly_defaults.rules[i].limit, 0);
+		cr_expect_neq(anomaly_defaults.rules[i].severity, ANOMALY_OFF);
 	}
 }

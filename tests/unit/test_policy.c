@@ -25,7 +25,7 @@ static const struct bad {
 	  "2:9 files.protct: unknown field; did you mean protect?" },
 	{ "name: x\nfiels: {}\n", "2:1 fiels: unknown field; did you mean files?" },
 	{ "name: x\nfiles: {zzz: [/a]}\n",
-	  "2:9 files.zzz: unknown field; one of protect, readonly, hide, noexec" },
+	  "2:9 files.zzz: unknown field; one of protect, readonly, hide, noexec, verify" },
 	{ "name: x\nfiles: /a\n", "2:8 files: expected a map" },
 	{ "name: x\nfiles:\n  hide: /a\n", "3:9 files.hide: expected a list" },
 	{ "name: x\nfiles:\n  hide: [a]\n",
@@ -89,6 +89,14 @@ static const struct bad {
 	  "  \"192.0.2.1 tcp/11,12,13,14\"]}}\n",
 	  "3:3 network.egress.allow: more than 8 ranges of ports hold for 192.0.2.1 "
 	  "tcp/11,12,13,14; join them" },
+	{ "name: x\nanomalies: {port-scn: {limit: 1}}\n",
+	  "2:13 anomalies.port-scn: unknown field; did you mean port-scan?" },
+	{ "name: x\nanomalies: {hunting: {limit: 0}}\n",
+	  "2:30 anomalies.hunting.limit: expected a number from 1 to 1000000" },
+	{ "name: x\nanomalies: {hunting: {window: 1m}}\n",
+	  "2:31 anomalies.hunting.window: expected seconds from 0 to 86400" },
+	{ "name: x\nanomalies: {hunting: {severity: taints}}\n",
+	  "2:33 anomalies.hunting.severity: unknown value; did you mean taint?" },
 	{ "name: x\nphases: [verify]\n",
 	  "2:9 phases: expected a map of phases and their policies" },
 	{ "name: x\nphases: {verify: nosuch}\n", "2:18 phases.verify: there is no policy nosuch" },
@@ -352,6 +360,30 @@ Test(policy, what_extends_joins_lists_replaces_words_and_may_narrow_families)
 	table_close(table);
 }
 
+Test(policy, anomalies_are_tuned_by_name_and_the_rest_stays)
+{
+	struct policy_table *table = table_open();
+	const struct policy *base = loaded(
+		table, "name: a\nanomalies:\n  port-scan: {limit: 4, window: 9, severity: note}\n"
+		       "files: {readonly: [/r], verify: [/v]}\n");
+	const struct policy *child =
+		loaded(table, "name: b\nextends: a\n"
+			      "anomalies: {port-scan: {limit: 5}, hunting: {severity: off}}\n"
+			      "files: {verify: [/w]}\n");
+	const struct anomaly_rule *scan = &child->anomalies.rules[DSEC_ANOMALY_PORT_SCAN];
+
+	cr_expect_eq(base->anomalies.rules[DSEC_ANOMALY_PORT_SCAN].limit, 4);
+	cr_expect_eq(base->anomalies.judged[0], 2, "the second rule's files are judged");
+	cr_expect_eq(scan->limit, 5);
+	cr_expect_eq(scan->window_s, 9);
+	cr_expect_eq(scan->severity, ANOMALY_NOTE);
+	cr_expect_eq(child->anomalies.rules[DSEC_ANOMALY_HUNTING].severity, ANOMALY_OFF);
+	cr_expect_eq(child->anomalies.rules[DSEC_ANOMALY_HUNTING].limit, 3);
+	cr_expect_eq(child->anomalies.judged[0], 6);
+	cr_expect_str_eq(scan->name, "port-scan");
+	table_close(table);
+}
+
 /* Bodies of documents, and which rule of the wider one the other lacks. */
 static const struct {
 	const char *wider, *policy;
@@ -403,7 +435,7 @@ Test(policy, the_ready_made_say_what_their_names_do)
 	cr_expect(rule_of(policies_find(table, 0, "no-network"), "sockets.families inet"));
 	cr_expect(rule_of(policies_find(table, 0, "swe-agent"), "files.protect /usr/bin")
 			  ->is_required);
-	cr_expect(rule_of(policies_find(table, 0, "verify"), "files.readonly /opt/tests"));
+	cr_expect(rule_of(policies_find(table, 0, "verify"), "files.verify /opt/tests"));
 	cr_expect(rule_of(policies_find(table, 0, "verify"), "files.protect /usr/bin"));
 	cr_expect(rule_of(policies_find(table, 0, "fncall"), "processes.io_uring deny"));
 	cr_expect_not(rule_of(policies_find(table, 0, "builder"), "processes.userns deny"));

@@ -264,7 +264,8 @@ DSEC_ANOMALY_OUTSIDE_PTRACE = 4
 DSEC_ANOMALY_OUTSIDE_SIGNAL = 5
 DSEC_ANOMALY_SOCKET_PROBING = 6
 DSEC_ANOMALY_OFFLINE_SOCKETS = 7
-DSEC_ANOMALIES = 8
+DSEC_ANOMALY_VERIFY_TAMPER = 8
+DSEC_ANOMALIES = 9
 
 
 class Anomaly(enum.StrEnum):
@@ -276,6 +277,7 @@ class Anomaly(enum.StrEnum):
     OUTSIDE_SIGNAL = "outside-signal"
     SOCKET_PROBING = "socket-probing"
     OFFLINE_SOCKETS = "offline-sockets"
+    VERIFY_TAMPER = "verify-tamper"
 
 
 ANOMALYS: dict[int, Anomaly] = {
@@ -287,6 +289,7 @@ ANOMALYS: dict[int, Anomaly] = {
     5: Anomaly.OUTSIDE_SIGNAL,
     6: Anomaly.SOCKET_PROBING,
     7: Anomaly.OFFLINE_SOCKETS,
+    8: Anomaly.VERIFY_TAMPER,
 }
 
 DSEC_SUBSCRIBE_SO_FAR = 1

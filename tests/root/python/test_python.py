@@ -411,7 +411,7 @@ class BlockingTest(PythonTest):
         self.assertIn("swe-agent", names)
         self.assertNotIn("x", names)
         narrower, wider = self.client.policy_diff("verify", "swe-agent")
-        self.assertIn("files.readonly /opt/tests", narrower)
+        self.assertIn("files.verify /opt/tests", narrower)
         with self.assertRaises(dsec.DsecDeniedError):
             self.client.policy_remove("verify")
         with self.assertRaises(dsec.DsecAbsentError):
