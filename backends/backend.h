@@ -47,6 +47,14 @@ int backend_image_mount(const char *path, int *ret_mount_fd);
 int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd, uint64_t *ret_id);
 /* Which limits cannot be enforced here: bits of enum box_limit, once a shard's cgroup was made. */
 uint32_t backend_unenforced(const struct backend_node *node);
+/*
+ * The thread that holds back boxes which make processes too fast; after the shards' cgroups, before
+ * the shards. -errno: they are not held back here, backend_unenforced() says so too, and `ret_step`
+ * names what is missing. 1: it is there, and late when the machine is busy.
+ */
+int backend_governor_start(struct backend_node *node, const char **ret_step);
+/* When the shards have stopped, before their threads end. */
+void backend_governor_stop(struct backend_node *node);
 /* A launcher worker for a shard: its channel, and its pid to reap. */
 int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_fd, pid_t *ret_pid);
 
@@ -66,6 +74,14 @@ struct backend;
 struct box;
 struct run;
 
+/* A run's processes are frozen for a moment, again and again, while they make others too fast. */
+enum box_throttle_kind { BOX_THROTTLE_BEGINS, BOX_THROTTLE_THAWED, BOX_THROTTLE_ENDS };
+
+struct box_throttle {
+	enum box_throttle_kind kind;
+	uint64_t frozen_us; /* THAWED: for so long */
+};
+
 struct backend_options {
 	struct backend_node *node;
 	struct flow_host *host;
@@ -80,6 +96,8 @@ struct backend_options {
 	void (*launcher_lost)(void *owner);
 	/* It does not answer any more: the owner kills the process; then it is lost. */
 	void (*launcher_stuck)(void *owner, int pid);
+	/* A box makes processes too fast. May be NULL. */
+	void (*box_throttled)(void *owner, struct box *box, const struct box_throttle *what);
 	/* Nothing runs in a box's cgroup any more, and nobody else has it yet. May be NULL. */
 	void (*box_emptied)(void *owner, uint64_t cgroup_id);
 };

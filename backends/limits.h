@@ -13,8 +13,8 @@ struct box_limits {
 	uint32_t pids_max;
 	uint32_t cpu_weight, cpu_max_permille; /* 1000: one CPU */
 	uint32_t io_weight;
-	uint32_t sched_idle; /* 1: runs only where nobody else wants to */
-	uint32_t reserved;
+	uint32_t sched_idle;	  /* 1: runs only where nobody else wants to */
+	uint32_t processes_per_s; /* processes and threads made, and ended, in a second */
 };
 
 _Static_assert(sizeof(struct box_limits) == 48, "no padding: compared as bytes");
@@ -27,5 +27,6 @@ enum box_limit {
 	BOX_LIMIT_SWAP = 8,
 	BOX_LIMIT_IO = 16,
 	BOX_LIMIT_IO_WEIGHT = 32,
-	BOX_LIMIT_ALL = 63
+	BOX_LIMIT_ALL = 63, /* those that a worker writes */
+	BOX_LIMIT_PROCESSES = 64,
 };

@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 5,    /* grows with every change of a struct below */
+	POLICY_VERSION = 6,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -173,6 +173,32 @@ struct policy_death_counts {
 struct policy_report {
 	__u64 at_ns;
 };
+
+/* churn: policy_cgroup of a slot -> policy_churn, by churn_rule.h. Absent: as many as it likes. */
+struct policy_churn {
+	__u64 interval_ns, burst_ns;
+	__u64 full_at_ns; /* when its bucket is full again */
+	__u64 told_ns;
+	__u64 sandbox; /* the engine's number for whose slot it is */
+	__u32 shard, slot;
+};
+
+/* Record of the ring of churn: a bucket was empty. */
+struct policy_churn_event {
+	__u64 leaf_id;	 /* of the cgroup of whoever ended */
+	__u64 cgroup_id; /* of the slot */
+	__u64 sandbox;
+	__u32 shard, slot;
+};
+
+/* Context of the program that leaves room for only so many in a slot's bucket. */
+struct policy_churn_leave {
+	__u64 cgroup_id, sandbox;
+	__u32 left, reserved;
+};
+
+/* A slot is told of once in so long: it takes a while until something is done about it. */
+enum { POLICY_CHURN_TOLD_NS = 1000000, POLICY_CHURN_RING_BYTES = 1 << 17 };
 
 /* Whose children are watched. */
 struct policy_engine {
@@ -384,3 +410,6 @@ _Static_assert(sizeof(struct policy_death_counts) == 16, "no padding");
 _Static_assert(sizeof(struct policy_process) == 16, "no padding");
 _Static_assert(sizeof(struct policy_report) == 8, "no padding");
 _Static_assert(sizeof(struct policy_engine) == 16, "no padding");
+_Static_assert(sizeof(struct policy_churn) == 48, "no padding");
+_Static_assert(sizeof(struct policy_churn_event) == 32, "no padding");
+_Static_assert(sizeof(struct policy_churn_leave) == 24, "no padding");

@@ -145,6 +145,22 @@ static int guard_start(struct control *control, const uint64_t *shard_ids)
 	return r;
 }
 
+/* Without it storms of processes are felt by neighbours, as told in every sandbox's settings. */
+static void governor_start(struct control *control)
+{
+	const char *step = "";
+	int r = backend_governor_start(control->node.backend_node, &step);
+
+	if (r < 0)
+		log_warning("governor: sandboxes may make processes as fast as they can step=\"%s\""
+			    " err=%s: run as root of the host, with BPF, continuing",
+			    step, strerror(-r));
+	else if (r > 0)
+		log_warning("governor: it is no realtime thread: storms of processes are felt for"
+			    " longer: it needs CAP_SYS_NICE and realtime time for its cgroup,"
+			    " continuing");
+}
+
 static int backend_start(struct control *control, const struct engine_handover *handover)
 {
 	const struct config *config = control->config;
@@ -170,10 +186,11 @@ static int backend_start(struct control *control, const struct engine_handover *
 		r = backend_shard_cgroup(node->backend_node, i, &fd, &ids[i]);
 	if (r < 0)
 		return r;
-	node->unenforced = backend_unenforced(node->backend_node);
 	r = guard_start(control, ids);
 	if (r < 0)
 		return r;
+	governor_start(control);
+	node->unenforced = backend_unenforced(node->backend_node);
 	backend_node_guard(node->backend_node, control->guard);
 	node->guard = control->guard;
 	node->features = DSEC_FEATURE_RING | DSEC_FEATURE_STREAM | DSEC_FEATURE_CONTAINER |
@@ -301,6 +318,7 @@ static void shards_end(struct control *control)
 	while (control->shards_stopped < node->shard_count || imports_live(control))
 		if (control_stop_turn(control, UINT64_MAX) < 0)
 			break;
+	backend_governor_stop(node->backend_node);
 	stop_report(control);
 	for (uint32_t i = 0; i < node->shard_count; i++)
 		shard_end(node->shards[i], control->io);

@@ -196,15 +196,46 @@ static long text_read(struct worker *w, const char *path, char *text, size_t siz
 	return r;
 }
 
-/* 1 where somebody lives in the group or below it, 0 where nobody does. */
-static long group_populated(struct worker *w, const char *group)
+struct group_state {
+	bool is_populated; /* somebody lives in it or below it */
+	bool is_frozen;
+};
+
+static long group_look(struct worker *w, const char *group, struct group_state *ret)
 {
 	char path[WORKER_PATH_BYTES * 2], text[256];
 	long r;
 
 	(void)snprintf(path, sizeof path, "%s/cgroup.events", group);
 	r = text_read(w, path, text, sizeof text);
-	return r < 0 ? r : !strstr(text, "populated 0");
+	if (r < 0)
+		return r;
+	ret->is_populated = !strstr(text, "populated 0");
+	ret->is_frozen = strstr(text, "frozen 1");
+	return 0;
+}
+
+/* 1 where somebody lives in the group or below it, 0 where nobody does. */
+static long group_populated(struct worker *w, const char *group)
+{
+	struct group_state state;
+	long r = group_look(w, group, &state);
+
+	return r < 0 ? r : state.is_populated;
+}
+
+static long group_write(struct worker *w, const char *group, const char *name, const char *state)
+{
+	char path[WORKER_PATH_BYTES * 2];
+	long r, fd;
+
+	(void)snprintf(path, sizeof path, "%s/%s", group, name);
+	fd = TRY(CGROUP, kernel_openat(LAUNCH_FD_CGROUP, path, O_WRONLY | O_CLOEXEC, 0));
+	if (fd < 0)
+		return fd;
+	r = TRY(CGROUP, kernel_write((int)fd, state, 1));
+	(void)kernel_close((int)fd); /* taken at once */
+	return r < 0 ? r : 0;
 }
 
 /* Processes in one group. */
@@ -228,17 +259,21 @@ long cgroup_leaf_open(struct worker *w)
 {
 	char path[WORKER_PATH_BYTES];
 	const int flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+	struct group_state state = { false, false };
 	long r, fd;
 
 	leaf_path(w, w->order.request.leaf, path);
 	if (w->order.request.flags & LAUNCH_LEAF_USED) {
-		r = group_populated(w, path);
-		if (r > 0) {
+		r = group_look(w, path, &state);
+		if (r < 0 && r != -ENOENT)
+			return r;
+		if (state.is_populated) {
 			r = processes_count(w, path);
 			w->order.reply.leaf_left = r > 0 ? (uint32_t)r : 1;
 			return r < 0 ? r : -EBUSY;
 		}
-		if (r < 0 && r != -ENOENT)
+		r = state.is_frozen ? group_write(w, path, "cgroup.freeze", "0") : 0;
+		if (r < 0)
 			return r;
 	}
 	fd = TRY(CGROUP, kernel_openat(LAUNCH_FD_CGROUP, path, flags, 0));
@@ -300,20 +335,6 @@ static long group_remove(struct worker *w, const char *group, uint64_t end_us)
 	return r == -ENOENT ? 0 : r;
 }
 
-static long kill_write(struct worker *w, const char *group)
-{
-	char path[WORKER_PATH_BYTES * 2];
-	long r, fd;
-
-	(void)snprintf(path, sizeof path, "%s/cgroup.kill", group);
-	fd = TRY(KILL, kernel_openat(LAUNCH_FD_CGROUP, path, O_WRONLY | O_CLOEXEC, 0));
-	if (fd < 0)
-		return fd;
-	r = TRY(KILL, kernel_write((int)fd, "1", 1));
-	(void)kernel_close((int)fd); /* taken at once */
-	return r < 0 ? r : 0;
-}
-
 long cgroup_leaf_kill(struct worker *w)
 {
 	const uint64_t end_us = limit_end_us(w);
@@ -321,7 +342,7 @@ long cgroup_leaf_kill(struct worker *w)
 	long r;
 
 	leaf_path(w, w->order.request.leaf, leaf);
-	r = kill_write(w, leaf);
+	r = TRY(KILL, group_write(w, leaf, "cgroup.kill", "1"));
 	if (r == -ENOENT)
 		return 0;
 	if (r >= 0)
@@ -351,7 +372,7 @@ long cgroup_kill(struct worker *w)
 	long r;
 
 	group_path(w, group);
-	r = kill_write(w, group); /* and everything below it */
+	r = TRY(KILL, group_write(w, group, "cgroup.kill", "1")); /* and everything below it */
 	if (r == -ENOENT)
 		return 0;
 	return r < 0 ? r : group_wait(w, group, limit_end_us(w));

@@ -12,6 +12,7 @@
 #include "backends/container/walls.h"
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
+#include "engine/base/log.h"
 
 static struct container *container_of_flow(struct flow *f)
 {
@@ -51,11 +52,22 @@ static void slot_policy_end(struct containers *c, struct slot *slot)
 	slot->has_policy = false;
 }
 
+/* Where it cannot be limited it is told as not enforced, or the machine is out of memory. */
+static void churn_limit(const struct containers *c, struct slot *slot, uint32_t per_s)
+{
+	int r = governor_limit(node_governor(c->options.node), c->options.shard, slot, per_s);
+
+	if (r < 0)
+		log_error("churn is not limited slot=%u err=%s, continuing", slot->number,
+			  strerror(-r));
+}
+
 void slot_cgroup_gone(struct containers *c, struct slot *slot)
 {
 	slot_policy_end(c, slot);
 	if (c->guard && slot->is_private)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
+	churn_limit(c, slot, 0);
 	slot->leaves_made = 0;
 	slot->cgroup_id = slot->built_ns = slot->sandboxes = 0;
 	slot->limits = (struct box_limits){ 0 };
@@ -95,6 +107,7 @@ static int take_slot(struct flow *f)
 		slot->sandboxes++;
 		slot_move(&c->slots, slot, SLOT_TAKEN);
 	}
+	box->slot->holder = box;
 	return FLOW_NEXT;
 }
 
@@ -107,6 +120,7 @@ static int give_slot(struct flow *f)
 		return FLOW_NEXT;
 	if (c->options.box_emptied && box->slot->cgroup_id)
 		c->options.box_emptied(c->options.owner, box->slot->cgroup_id);
+	box->slot->holder = NULL;
 	if (!box->slot->unswept)
 		slot_policy_end(c, box->slot);
 	if (box->slot->unswept)
@@ -198,6 +212,7 @@ static int set_guard(struct flow *f)
 	int r;
 
 	box->box.cgroup_id = box->slot->cgroup_id;
+	churn_limit(c, box->slot, box->box.spec.limits.processes_per_s);
 	if (!c->guard || !box->slot->cgroup_id)
 		return box->box.spec.policy ? -EOPNOTSUPP : FLOW_NEXT;
 	r = set_network(c, box);
@@ -238,6 +253,7 @@ static void group_replied(struct containers *c, struct slot *slot, const struct 
 		slot->is_private = false;
 	}
 	if (slot->cgroup_id) {
+		churn_limit(c, slot, 0);
 		slot->leaves_made = 1;
 		slot->sandboxes = 1;
 	}

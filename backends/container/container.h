@@ -6,6 +6,7 @@
 
 #include "backends/backend.h"
 #include "backends/container/children.h"
+#include "backends/container/governor.h"
 #include "backends/container/network.h"
 #include "backends/container/slot.h"
 #include "backends/container/team.h"
@@ -78,6 +79,7 @@ int node_vault_fd(const struct backend_node *node);
 /* Of the four addresses of network N the first; 0: there are none for it. */
 uint32_t node_egress_address(const struct backend_node *node, uint32_t network);
 struct guard *node_guard(const struct backend_node *node);
+struct governor *node_governor(const struct backend_node *node); /* NULL: there is none */
 uint32_t node_slots_per_shard(const struct backend_node *node);
 uint32_t node_uid_base(const struct backend_node *node, uint32_t slot);
 const struct limits_host *node_limits(const struct backend_node *node);

@@ -26,6 +26,7 @@ struct backend_node {
 	int program_fd, init_fd, helper_fd, proc_fd;
 	int *shard_cgroup_fds;
 	struct guard *guard;
+	struct governor *governor;
 	struct limits_host limits;
 };
 
@@ -78,6 +79,7 @@ void backend_node_close(struct backend_node *node)
 
 	if (!node)
 		return;
+	backend_governor_stop(node);
 	for (uint32_t i = 0; node->shard_cgroup_fds && i < node->options.shards; i++) {
 		if (node->shard_cgroup_fds[i] < 0)
 			continue;
@@ -143,7 +145,21 @@ int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd,
 
 uint32_t backend_unenforced(const struct backend_node *node)
 {
-	return node->limits.unenforced;
+	return node->limits.unenforced | (node->governor ? 0u : BOX_LIMIT_PROCESSES);
+}
+
+int backend_governor_start(struct backend_node *node, const char **ret_step)
+{
+	int r = governor_start(node->options.cgroup_fd, node->options.shards, ret_step,
+			       &node->governor);
+
+	return r < 0 ? r : !governor_is_prompt(node->governor);
+}
+
+void backend_governor_stop(struct backend_node *node)
+{
+	governor_stop(node->governor);
+	node->governor = NULL;
 }
 
 const struct limits_host *node_limits(const struct backend_node *node)
@@ -234,6 +250,11 @@ int backend_egress_sweep(const char *instance)
 struct guard *node_guard(const struct backend_node *node)
 {
 	return node->guard;
+}
+
+struct governor *node_governor(const struct backend_node *node)
+{
+	return node->governor;
 }
 
 uint32_t node_slots_per_shard(const struct backend_node *node)

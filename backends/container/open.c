@@ -74,6 +74,8 @@ int container_open(const struct backend_options *options, struct backend **ret)
 	c->options = *options;
 	c->guard = node_guard(options->node);
 	r = containers_fill(c);
+	if (r >= 0)
+		governor_meet(node_governor(options->node), options->shard, c);
 	if (r < 0) {
 		container_close(&c->backend);
 		return r;
@@ -86,6 +88,7 @@ void container_close(struct backend *b)
 {
 	struct containers *c = containers_of(b);
 
+	governor_meet(node_governor(c->options.node), c->options.shard, NULL);
 	if (c->team.io)
 		team_close(&c->team);
 	pool_done(&c->ports);

@@ -75,6 +75,13 @@ void slots_done(struct slots *slots)
 	slots->all = NULL;
 }
 
+struct slot *slots_find(const struct slots *slots, uint32_t number)
+{
+	uint32_t at = number - slots->all[0].number;
+
+	return at < slots->count ? &slots->all[at] : NULL;
+}
+
 /* At the head of the list: the slot used last is the warmest. */
 void slot_move(struct slots *slots, struct slot *slot, enum slot_state state)
 {

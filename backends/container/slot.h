@@ -27,6 +27,8 @@ enum slot_state {
 
 enum { LEAVES_MAX = 64 };
 
+struct container;
+
 struct slot {
 	struct slot *next, *previous; /* in the list of its state */
 	uint32_t number;	      /* in the vault */
@@ -40,14 +42,16 @@ struct slot {
 	bool limits_unknown;	  /* a spawn failed: perhaps some of them */
 	uint32_t processes_max;	  /* RLIMIT_NPROC of its user namespace; 0: there is none */
 	struct launch_baseline baseline;
-	uint64_t leaves_made; /* bit per leaf that exists in the cgroup tree */
-	bool is_private;      /* what the guard was told */
-	bool has_policy;      /* and that a policy holds for it */
-	bool young;	      /* taken before its baseline's clock tick was over */
-	bool forgotten;	      /* its image goes: it is not made anew */
-	bool suspect;	      /* something went wrong in it */
-	bool unswept;	      /* somebody may be left in it */
-	void *user;	      /* the backend's, of a rebuild */
+	uint64_t leaves_made;	  /* bit per leaf that exists in the cgroup tree */
+	bool is_private;	  /* what the guard was told */
+	bool has_policy;	  /* and that a policy holds for it */
+	bool young;		  /* taken before its baseline's clock tick was over */
+	bool forgotten;		  /* its image goes: it is not made anew */
+	bool suspect;		  /* something went wrong in it */
+	bool unswept;		  /* somebody may be left in it */
+	bool has_churn;		  /* the governor was told of its cgroup */
+	struct container *holder; /* TAKEN: the box that has it */
+	void *user;		  /* the backend's, of a rebuild */
 };
 
 struct slot_wish {
@@ -69,6 +73,8 @@ struct slots {
 /* Slots first .. first + count - 1 of the vault. */
 int slots_init(struct slots *slots, int vault_fd, uint32_t first, uint32_t count);
 void slots_done(struct slots *slots);
+/* By its number in the vault; NULL: it is not one of these. */
+struct slot *slots_find(const struct slots *slots, uint32_t number);
 /* A slot for this wish, TAKEN; *ret_rebuild: its root must be (re)made. NULL: none is free. */
 struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *ret_rebuild);
 /* The reply of a build: the slot has a root for `wish` from now on. */

@@ -97,6 +97,7 @@ struct box_limits limits_of(const struct config *config, const struct dsec_wire_
 		.cpu_weight = wish->cpu_weight,
 		.cpu_max_permille = wish->cpu_max_permille,
 		.io_weight = wish->io_weight,
+		.processes_per_s = config->processes_per_s,
 		.sched_idle = !!(wish->flags & DSEC_CREATE_SCHED_IDLE),
 	};
 }

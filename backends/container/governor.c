@@ -1,0 +1,446 @@
+/*
+ * The governor's thread: its loop, the leaves that it froze and the mail to their shards. Called by
+ * the node to start and stop it, and by shards where a sandbox gets a slot.
+ *
+ * Must hold: what it froze it thaws in time, whatever else fails, so it keeps a descriptor of the
+ * leaf's cgroup.freeze from before it froze it until nothing of it is remembered; it knows cgroups
+ * by their ids, which are never used again, so it never touches another's.
+ */
+#include "backends/container/governor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "backends/container/container.h"
+#include "backends/container/throttle.h"
+#include "bpf/guard_churn.h"
+#include "engine/base/cleanup.h"
+
+enum {
+	LEAVES_THROTTLED_MAX = 1024,
+	PROBE = 64,    /* so many a thawed leaf may make at once before it is frozen again */
+	RETRY_MS = 10, /* until a thaw that failed is tried again */
+	AT_ONCE = 32,  /* leaves frozen before others may run */
+	BREATH_NS = 1000000,
+	RING_ENTRIES = 64,
+	KERNFS_HANDLE = 0xfe, /* FILEID_KERNFS: an id, as a handle */
+	NS_PER_MS = 1000000,
+};
+
+/* A leaf that was frozen: it is, or was a short while ago. */
+struct leaf {
+	struct timer timer; /* to thaw it, or to forget it */
+	struct governor *in;
+	struct guard_churn_event who;
+	struct throttle throttle;
+	uint64_t frozen_ns; /* since when; 0: it runs */
+	int freeze_fd;
+};
+
+struct governor_mail {
+	struct mail mail;
+	struct containers *c;
+	uint64_t cgroup_id, sandbox;
+	uint32_t slot;
+	struct box_throttle what;
+};
+
+struct governor {
+	int cgroup_fd; /* borrowed: any directory of the cgroup file system */
+	int stop_fd;
+	uint32_t shards;
+	struct guard_churn *churn;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ready;
+	bool is_ready, is_prompt;
+	int error;
+	const char *step;
+	/* The thread's own from here on. */
+	struct io *io;
+	struct timers timers;
+	struct io_op poll, stop_poll;
+	bool is_stopping;
+	struct leaf *leaves[LEAVES_THROTTLED_MAX];
+	uint32_t leaf_count;
+	_Atomic(struct containers *) desks[]; /* by shard */
+};
+
+/* ---- cgroups by id ---- */
+
+static int group_open(int cgroup_fd, uint64_t id)
+{
+	union {
+		struct file_handle handle;
+		char bytes[sizeof(struct file_handle) + sizeof(uint64_t)];
+	} at = { .handle = { .handle_bytes = sizeof id, .handle_type = KERNFS_HANDLE } };
+	int fd;
+
+	memcpy(at.handle.f_handle, &id, sizeof id);
+	fd = open_by_handle_at(cgroup_fd, &at.handle, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int freeze_open(int cgroup_fd, uint64_t id)
+{
+	auto_close int group = group_open(cgroup_fd, id);
+	int fd;
+
+	if (group < 0)
+		return group;
+	fd = openat(group, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* -ENODEV: the cgroup has gone. */
+static int freeze_write(int fd, const char *state)
+{
+	return pwrite(fd, state, 1, 0) < 0 ? -errno : 0;
+}
+
+/* ---- telling the shard ---- */
+
+/* On the shard's thread: the sandbox may have gone, and the slot be another's. */
+static void mail_arrived(struct mail *mail, void *owner)
+{
+	struct governor_mail *m = container_of(mail, struct governor_mail, mail);
+	struct containers *c = m->c;
+	const struct slot *slot = slots_find(&c->slots, m->slot);
+
+	(void)owner;
+	if (slot && slot->holder && slot->cgroup_id == m->cgroup_id &&
+	    slot->sandboxes == m->sandbox && c->options.box_throttled)
+		c->options.box_throttled(c->options.owner, &slot->holder->box, &m->what);
+	free(m);
+}
+
+/* What could not be told for want of memory is told too little, no more. */
+static void shard_tell(struct governor *g, const struct leaf *leaf, enum box_throttle_kind kind,
+		       uint64_t frozen_us)
+{
+	struct containers *c = atomic_load(&g->desks[leaf->who.shard]);
+	struct governor_mail *m = c ? calloc(1, sizeof *m) : NULL;
+
+	if (!m)
+		return;
+	m->c = c;
+	m->cgroup_id = leaf->who.cgroup_id;
+	m->sandbox = leaf->who.sandbox;
+	m->slot = leaf->who.slot;
+	m->what = (struct box_throttle){ kind, frozen_us };
+	m->mail.deliver = mail_arrived;
+	mail_send(g->io, c->options.host->io, &m->mail);
+}
+
+/* ---- leaves ---- */
+
+static struct leaf *leaf_find(const struct governor *g, const struct guard_churn_event *event)
+{
+	for (uint32_t i = 0; i < g->leaf_count; i++) {
+		const struct guard_churn_event *who = &g->leaves[i]->who;
+
+		if (who->leaf_id == event->leaf_id && who->sandbox == event->sandbox)
+			return g->leaves[i];
+	}
+	return NULL;
+}
+
+static void leaf_forget(struct leaf *leaf)
+{
+	struct governor *g = leaf->in;
+
+	for (uint32_t i = 0; i < g->leaf_count; i++) {
+		if (g->leaves[i] != leaf)
+			continue;
+		g->leaves[i] = g->leaves[--g->leaf_count];
+		break;
+	}
+	shard_tell(g, leaf, BOX_THROTTLE_ENDS, 0);
+	timer_clear(&g->timers, &leaf->timer);
+	cleanup_close(&leaf->freeze_fd);
+	free(leaf);
+}
+
+static void leaf_is_over(struct timer *timer)
+{
+	leaf_forget(container_of(timer, struct leaf, timer));
+}
+
+static void leaf_timer(struct leaf *leaf, uint64_t at_ns, void (*expired)(struct timer *timer))
+{
+	leaf->timer.expired = expired;
+	(void)timer_set(&leaf->in->timers, &leaf->timer, at_ns); /* there is room for all leaves */
+}
+
+static void leaf_thaw(struct timer *timer)
+{
+	struct leaf *leaf = container_of(timer, struct leaf, timer);
+	struct governor *g = leaf->in;
+	uint64_t now_ns;
+	int r;
+
+	/* It may have gone, or have lost its limit. */
+	(void)guard_churn_leave(g->churn, leaf->who.cgroup_id, leaf->who.sandbox, PROBE);
+	r = freeze_write(leaf->freeze_fd, "0");
+	now_ns = io_clock_ns(g->io);
+	if (r < 0 && r != -ENODEV) {
+		leaf_timer(leaf, now_ns + RETRY_MS * NS_PER_MS, leaf_thaw);
+		return;
+	}
+	shard_tell(g, leaf, BOX_THROTTLE_THAWED, (now_ns - leaf->frozen_ns) / 1000);
+	leaf->frozen_ns = 0;
+	leaf->throttle.thawed_ns = now_ns;
+	leaf_timer(leaf, throttle_over_ns(&leaf->throttle), leaf_is_over);
+}
+
+static struct leaf *leaf_new(struct governor *g, const struct guard_churn_event *event)
+{
+	struct leaf *leaf = g->leaf_count < LEAVES_THROTTLED_MAX ? calloc(1, sizeof *leaf) : NULL;
+
+	if (!leaf)
+		return NULL; /* it is told of again */
+	leaf->in = g;
+	leaf->who = *event;
+	leaf->freeze_fd = freeze_open(g->cgroup_fd, event->leaf_id);
+	if (leaf->freeze_fd < 0) {
+		free(leaf); /* it has gone */
+		return NULL;
+	}
+	g->leaves[g->leaf_count++] = leaf;
+	return leaf;
+}
+
+/* Whether it cost a freeze. */
+static bool event_take(struct governor *g, const struct guard_churn_event *event)
+{
+	struct leaf *leaf = leaf_find(g, event);
+	const bool is_known = leaf;
+	uint64_t now_ns = io_clock_ns(g->io);
+
+	if (event->shard >= g->shards || (leaf && leaf->frozen_ns))
+		return false; /* told before it was frozen */
+	if (!leaf)
+		leaf = leaf_new(g, event);
+	if (!leaf)
+		return false;
+	if (freeze_write(leaf->freeze_fd, "1") < 0) {
+		leaf_forget(leaf);
+		return false;
+	}
+	leaf->frozen_ns = now_ns;
+	leaf_timer(leaf, now_ns + throttle_again_ms(&leaf->throttle, now_ns) * NS_PER_MS,
+		   leaf_thaw);
+	if (!is_known)
+		shard_tell(g, leaf, BOX_THROTTLE_BEGINS, 0);
+	return true;
+}
+
+/* A realtime thread must not be all that runs, however many storm. */
+static void events_take(struct governor *g)
+{
+	const struct timespec breath = { 0, BREATH_NS };
+	struct guard_churn_event event;
+	uint32_t frozen = 0;
+
+	while (guard_churn_next(g->churn, &event) > 0) {
+		frozen += event_take(g, &event);
+		if (frozen == AT_ONCE) {
+			frozen = 0;
+			(void)nanosleep(&breath, NULL);
+		}
+	}
+}
+
+/* ---- the loop ---- */
+
+static void events_come(struct io_op *op, int res)
+{
+	struct governor *g = container_of(op, struct governor, poll);
+
+	if (res != -ECANCELED)
+		io_poll_once(g->io, op, guard_churn_fd(g->churn), POLLIN);
+}
+
+static void stop_comes(struct io_op *op, int res)
+{
+	(void)res;
+	container_of(op, struct governor, stop_poll)->is_stopping = true;
+}
+
+static void governor_run(struct governor *g)
+{
+	while (!g->is_stopping) {
+		if (io_turn(g->io, timers_next(&g->timers)) < 0)
+			break; /* nothing is left frozen below */
+		events_take(g);
+		(void)timers_run(&g->timers, io_clock_ns(g->io));
+	}
+	while (g->leaf_count) {
+		struct leaf *leaf = g->leaves[0];
+
+		if (leaf->frozen_ns)
+			(void)freeze_write(leaf->freeze_fd, "0"); /* or it has gone */
+		leaf_forget(leaf);
+	}
+	(void)io_turn(g->io, 0); /* sends the mail */
+}
+
+/* First in line: a storm keeps whoever is not from running at all. */
+static bool promptness_get(void)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+
+	return sched_setscheduler(0, SCHED_FIFO, &first) == 0;
+}
+
+static int governor_open(struct governor *g)
+{
+	const struct io_options options = { .entries = RING_ENTRIES, .owner = g };
+	int r = timers_init(&g->timers, LEAVES_THROTTLED_MAX);
+
+	g->step = "memory";
+	if (r < 0)
+		return r;
+	g->step = "io_uring";
+	r = io_open(&options, &g->io);
+	if (r < 0)
+		return r;
+	g->poll.done = events_come;
+	io_poll_once(g->io, &g->poll, guard_churn_fd(g->churn), POLLIN);
+	g->stop_poll.done = stop_comes;
+	io_poll_once(g->io, &g->stop_poll, g->stop_fd, POLLIN);
+	g->is_prompt = promptness_get();
+	return 0;
+}
+
+static void *governor_main(void *argument)
+{
+	struct governor *g = argument;
+	int error = governor_open(g);
+
+	pthread_mutex_lock(&g->lock);
+	g->error = error;
+	g->is_ready = true;
+	pthread_cond_signal(&g->ready);
+	pthread_mutex_unlock(&g->lock);
+	if (!error)
+		governor_run(g);
+	io_close(g->io);
+	timers_done(&g->timers);
+	return NULL;
+}
+
+/* ---- from outside ---- */
+
+static void governor_free(struct governor *g)
+{
+	guard_churn_close(g->churn);
+	cleanup_close(&g->stop_fd);
+	free(g);
+}
+
+/* What it needs and a host may not have: looked for by doing it. */
+static int governor_probe(struct governor *g)
+{
+	struct stat st;
+	int r, fd;
+
+	g->step = "cgroups by their ids";
+	if (fstat(g->cgroup_fd, &st) < 0)
+		return -errno;
+	fd = group_open(g->cgroup_fd, st.st_ino);
+	if (fd < 0)
+		return fd;
+	(void)close(fd);
+	g->step = "events of churn";
+	r = guard_churn_open(&g->churn);
+	if (r < 0)
+		return r;
+	g->step = "eventfd";
+	g->stop_fd = eventfd(0, EFD_CLOEXEC);
+	return g->stop_fd < 0 ? -errno : 0;
+}
+
+int governor_start(int cgroup_fd, uint32_t shards, const char **ret_step, struct governor **ret)
+{
+	struct governor *g = calloc(1, sizeof *g + shards * sizeof g->desks[0]);
+	int r;
+
+	*ret_step = "memory";
+	if (!g)
+		return -ENOMEM;
+	g->cgroup_fd = cgroup_fd;
+	g->shards = shards;
+	g->stop_fd = -1;
+	g->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	g->ready = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	r = governor_probe(g);
+	if (r >= 0) {
+		g->step = "thread";
+		r = -pthread_create(&g->thread, NULL, governor_main, g);
+	}
+	if (r >= 0) {
+		(void)pthread_setname_np(g->thread, "governor"); /* for people only */
+		pthread_mutex_lock(&g->lock);
+		while (!g->is_ready)
+			pthread_cond_wait(&g->ready, &g->lock);
+		pthread_mutex_unlock(&g->lock);
+		r = g->error;
+		if (r < 0)
+			(void)pthread_join(g->thread, NULL);
+	}
+	*ret_step = g->step;
+	if (r < 0) {
+		governor_free(g);
+		return r;
+	}
+	*ret = g;
+	return 0;
+}
+
+bool governor_is_prompt(const struct governor *g)
+{
+	return g->is_prompt;
+}
+
+void governor_stop(struct governor *g)
+{
+	if (!g)
+		return;
+	(void)eventfd_write(g->stop_fd, 1); /* its count is far from full */
+	(void)pthread_join(g->thread, NULL);
+	governor_free(g);
+}
+
+void governor_meet(struct governor *g, uint32_t shard, struct containers *c)
+{
+	if (g)
+		atomic_store(&g->desks[shard], c);
+}
+
+int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32_t per_s)
+{
+	const struct guard_churn_limit limit = {
+		.per_s = per_s,
+		.shard = shard,
+		.slot = slot->number,
+		.sandbox = slot->sandboxes,
+	};
+	int r;
+
+	if (!g || !slot->cgroup_id || (!per_s && !slot->has_churn))
+		return 0;
+	r = guard_churn_set(g->churn, slot->cgroup_id, per_s ? &limit : NULL);
+	slot->has_churn = per_s && r == 0;
+	return r;
+}

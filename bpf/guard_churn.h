@@ -1,0 +1,40 @@
+/*
+ * Which sandboxes make processes and threads faster than they may (churn.bpf.c). One for the
+ * whole engine. Slots may be set by any thread, the rest is for the one that reads the stream.
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct guard_churn;
+
+/* -EOPNOTSUPP without BPF; else as the kernel has it. Nothing is attached then. */
+int guard_churn_open(struct guard_churn **ret);
+/* Detached, and all is forgotten. NULL is fine. */
+void guard_churn_close(struct guard_churn *churn);
+/* Becomes readable when somebody was told of. */
+int guard_churn_fd(const struct guard_churn *churn);
+
+/* Of a slot's cgroup: whose it is, and its bucket, which holds a quarter of a second's worth. */
+struct guard_churn_limit {
+	uint32_t per_s;
+	uint32_t shard, slot;
+	uint64_t sandbox; /* the caller's number; comes back */
+};
+
+/* With a full bucket. NULL: no limit, which is fine where there was none. -E2BIG; -ENOMEM. */
+int guard_churn_set(struct guard_churn *churn, uint64_t cgroup_id,
+		    const struct guard_churn_limit *limit);
+/* From now on there is room for only so many at once; -ENOENT: it is not this sandbox's. */
+int guard_churn_leave(struct guard_churn *churn, uint64_t cgroup_id, uint64_t sandbox,
+		      uint32_t left);
+
+struct guard_churn_event {
+	uint64_t leaf_id;   /* of the cgroup in which the last one ended, right below the slot's */
+	uint64_t cgroup_id; /* of the slot */
+	uint64_t sandbox;
+	uint32_t shard, slot;
+};
+
+/* The next one that waits: 1; 0: none does. */
+int guard_churn_next(struct guard_churn *churn, struct guard_churn_event *ret);
