@@ -57,7 +57,8 @@ struct io_stats {
 	uint64_t callbacks_over_1ms;  /* that worked or slept so long */
 	uint64_t callbacks_preempted; /* that took so long because others ran; not counted above */
 	uint64_t callback_max_ns;
-	uintptr_t callback_max_address; /* the function that took it */
+	uint64_t slow_ns; /* of the last over 1 ms, and its function */
+	uintptr_t slow_address;
 	uint64_t mails_sent, mails_received;
 	uint64_t mails_resent;	/* the kernel had no memory or room for it at first */
 	uint64_t mails_lost;	/* their loop was closed already */
@@ -85,9 +86,9 @@ int io_turn(struct io *io, uint64_t until_ns);
 
 /*
  * What the loop's owner did since the last callback, or since this was called last, counts as a
- * callback of the function at `address`: for the watchdog, between two turns.
+ * callback of the function at `address`: for the watchdog, between two turns. The time now.
  */
-void io_account(struct io *io, uintptr_t address);
+uint64_t io_account(struct io *io, uintptr_t address);
 
 const struct io_stats *io_stats(const struct io *io);
 /* The loop's clock, read once per turn: CLOCK_MONOTONIC nanoseconds. */

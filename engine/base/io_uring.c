@@ -404,9 +404,9 @@ static void mail_unsent(struct io *io, struct mail *first, int error)
 
 /* Completion. */
 
-void io_account(struct io *io, uintptr_t address)
+uint64_t io_account(struct io *io, uintptr_t address)
 {
-	watchdog_measure(&io->watchdog, &io->stats, address);
+	return watchdog_measure(&io->watchdog, &io->stats, address);
 }
 
 static int mail_deliver(struct io *io, struct mail *mail)

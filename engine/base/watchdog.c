@@ -50,7 +50,7 @@ static bool was_preempted(const struct watchdog *dog)
 	       clock_read_ns(CLOCK_THREAD_CPUTIME_ID) - dog->cpu_ns < SLOW_NS;
 }
 
-void watchdog_measure(struct watchdog *dog, struct io_stats *stats, uintptr_t address)
+uint64_t watchdog_measure(struct watchdog *dog, struct io_stats *stats, uintptr_t address)
 {
 	uint64_t now_ns = clock_read_ns(CLOCK_MONOTONIC), took_ns = now_ns - dog->began_ns;
 
@@ -59,12 +59,15 @@ void watchdog_measure(struct watchdog *dog, struct io_stats *stats, uintptr_t ad
 	if (took_ns > SLOW_NS && was_preempted(dog)) {
 		stats->callbacks_preempted++;
 	} else {
-		stats->callbacks_over_1ms += took_ns > SLOW_NS;
-		if (took_ns > stats->callback_max_ns) {
+		if (took_ns > stats->callback_max_ns)
 			stats->callback_max_ns = took_ns;
-			stats->callback_max_address = address;
+		if (took_ns > SLOW_NS) {
+			stats->callbacks_over_1ms++;
+			stats->slow_ns = took_ns;
+			stats->slow_address = address;
 		}
 	}
 	if (now_ns - dog->noted_ns > NOTE_AGE_NS_MAX)
 		effort_note(dog, now_ns);
+	return now_ns;
 }

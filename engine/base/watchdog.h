@@ -18,5 +18,5 @@ struct watchdog {
 
 /* The loop woke up at now_ns (CLOCK_MONOTONIC). Two system calls, 0.2 µs. */
 void watchdog_start(struct watchdog *dog, uint64_t now_ns);
-/* A callback of the function at `address` ended. */
-void watchdog_measure(struct watchdog *dog, struct io_stats *stats, uintptr_t address);
+/* A callback of the function at `address` ended: now, which is told. */
+uint64_t watchdog_measure(struct watchdog *dog, struct io_stats *stats, uintptr_t address);

@@ -29,6 +29,9 @@ struct pending_event {
 	char payload[];
 };
 
+/* Rings for nothing: so many at once and a second, then a rest. */
+enum { IDLE_RINGS_MAX = 64, IDLE_RINGS_PER_S = 10000, DOORBELL_REST_NS = 1000000 };
+
 static void channel_wake_up(struct channel *channel);
 static void doorbell_rang(struct io_op *op, int res);
 
@@ -44,6 +47,8 @@ int channel_new(const struct channel_options *o, struct channel **ret)
 	channel->number = o->number;
 	channel->is_stream = o->is_stream;
 	channel->doorbell_fd = o->doorbell_fd;
+	channel->idle_rings = bucket_of(IDLE_RINGS_PER_S, 1);
+	channel->idle_rings.burst = IDLE_RINGS_MAX;
 	channel->backlog_last = &channel->backlog;
 	channel->held_last = &channel->held;
 	if (o->memory) {
@@ -106,20 +111,6 @@ static void channel_wake_up(struct channel *channel)
 	__atomic_store_n(&channel->shared->engine_awake, 1, __ATOMIC_RELAXED);
 }
 
-static void doorbell_rang(struct io_op *op, int res)
-{
-	struct channel *channel = container_of(op, struct channel, doorbell);
-
-	channel->doorbell_armed = false;
-	if (channel->closing) {
-		client_channel_settled(channel);
-		return;
-	}
-	channel_wake_up(channel);
-	if (res >= 0 || res == -EAGAIN || res == -EINTR)
-		doorbell_arm(channel);
-}
-
 static bool ring_has_requests(const struct channel *channel)
 {
 	return __atomic_load_n(&channel->shared->submission_tail, __ATOMIC_ACQUIRE) !=
@@ -149,6 +140,46 @@ static bool ring_can_take(const struct channel *channel)
 	/* Only a look: the copy that is used is checked again. */
 	memcpy(&op, ring_head(channel) + offsetof(struct dsec_ring_request, op), sizeof op);
 	return channel_may_take(channel, op);
+}
+
+static void doorbell_rested(struct timer *timer)
+{
+	doorbell_arm(container_of(timer, struct channel, doorbell_rest));
+}
+
+/*
+ * No request came since the last ring, and none can be taken. Whoever does that more often than
+ * a mistake explains is not heard for a while: it would keep the shard awake for nothing. What it
+ * rings meanwhile is seen after that, and requests that end look at its ring as ever.
+ */
+static bool rings_for_nothing(struct channel *channel)
+{
+	const uint32_t taken = channel->submission_head - channel->rung_head;
+	uint32_t retry_ms;
+
+	channel->rung_head = channel->submission_head;
+	if (taken || ring_can_take(channel))
+		return false;
+	return !bucket_take(&channel->idle_rings, io_now_ns(channel->shard->io), 1, &retry_ms);
+}
+
+static void doorbell_rang(struct io_op *op, int res)
+{
+	struct channel *channel = container_of(op, struct channel, doorbell);
+
+	channel->doorbell_armed = false;
+	if (channel->closing) {
+		client_channel_settled(channel);
+		return;
+	}
+	channel_wake_up(channel);
+	if (res < 0 && res != -EAGAIN && res != -EINTR)
+		return;
+	channel->doorbell_rest.expired = doorbell_rested;
+	if (!rings_for_nothing(channel) ||
+	    timer_set(&channel->shard->timers, &channel->doorbell_rest,
+		      io_now_ns(channel->shard->io) + DOORBELL_REST_NS) < 0)
+		doorbell_arm(channel);
 }
 
 /*
@@ -205,6 +236,8 @@ bool channels_drain(struct shard *shard)
 		while (!channel->closing && taken < CHANNEL_DRAIN_MAX &&
 		       bytes < CHANNEL_DRAIN_BYTES_MAX && ring_take(channel, &bytes))
 			taken++;
+		if (taken)
+			(void)io_account(shard->io, (uintptr_t)channels_drain);
 		more |= taken == CHANNEL_DRAIN_MAX || bytes >= CHANNEL_DRAIN_BYTES_MAX;
 	}
 	return more;
@@ -464,6 +497,7 @@ void channel_close(struct channel *channel)
 	for (struct request *request = channel->requests; request; request = request->next)
 		request_detach(request);
 	backlog_drop(channel);
+	timer_clear(&channel->shard->timers, &channel->doorbell_rest);
 	if (channel->doorbell_armed)
 		io_cancel(channel->shard->io, &channel->doorbell);
 	if (channel->is_stream)

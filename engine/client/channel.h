@@ -10,6 +10,8 @@
 
 #include "dsec/ring.h"
 #include "engine/base/io.h"
+#include "engine/base/timer.h"
+#include "engine/tenant/bucket.h"
 
 struct client;
 struct request;
@@ -17,8 +19,11 @@ struct shard;
 struct tenant;
 struct pending_event;
 
-/* Entries and bytes of payload per turn: a busy client buys no more. */
-enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 1 << 20 };
+/*
+ * Entries and bytes of payload per turn: a busy client buys no more. The last entry may exceed the
+ * bytes: one large payload a turn, as a megabyte takes a quarter of a millisecond.
+ */
+enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 128 << 10 };
 
 struct channel {
 	struct shard *shard;
@@ -47,6 +52,9 @@ struct channel {
 	struct io_op doorbell;
 	uint64_t doorbell_count;
 	bool doorbell_armed;
+	uint32_t rung_head; /* submission_head when it rang last */
+	struct bucket idle_rings;
+	struct timer doorbell_rest;
 
 	/* stream transport */
 	bool is_stream;

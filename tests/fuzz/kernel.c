@@ -42,6 +42,7 @@ struct io {
 	void *owner;
 	struct mail *mail, **mail_last;
 	uint64_t now_ns;
+	uint32_t accounts;
 	struct io_stats stats;
 };
 
@@ -119,10 +120,11 @@ const char *io_explain(int error)
 	return NULL;
 }
 
-void io_account(struct io *io, uintptr_t address)
+/* Every few callbacks one seems to have taken a second, without which time had passed. */
+uint64_t io_account(struct io *io, uintptr_t address)
 {
-	(void)io;
 	(void)address;
+	return io->kernel->now_ns + (++io->accounts % 5 ? 0 : 1000000000);
 }
 
 const struct io_stats *io_stats(const struct io *io)

@@ -195,10 +195,10 @@ void io_close(struct io *io)
 	free(io);
 }
 
-void io_account(struct io *io, uintptr_t address)
+uint64_t io_account(struct io *io, uintptr_t address)
 {
-	(void)io; /* time passes here only when the world says so */
 	(void)address;
+	return io->world->now_ns; /* time passes here only when the world says so */
 }
 
 const struct io_stats *io_stats(const struct io *io)
