@@ -133,6 +133,11 @@ static bool run_is_right(struct dsec *d, struct dsec_id sandbox)
 	result = event->body;
 	right = result && result->reason == DSEC_EXIT && result->exit_code == 0 &&
 		result->outputs[0].total_bytes == 100;
+	if (!right)
+		printf("  code %u \"%s\"; reason %d, exit code %d, %llu bytes\n",
+		       event->status.code, event->status.detail, result ? (int)result->reason : -1,
+		       result ? result->exit_code : -1,
+		       result ? (unsigned long long)result->outputs[0].total_bytes : 0);
 	dsec_event_free(event);
 	CHECK(right);
 	return true;
