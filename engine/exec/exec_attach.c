@@ -11,13 +11,14 @@
 #include "engine/request/request.h"
 #include "engine/shard.h"
 
-static struct status attach_invalid(const char *field)
+static struct status attach_invalid(const char *field, const char *detail)
 {
 	return (struct status){ .code = DSEC_INVALID,
 				.blame = DSEC_BLAME_CALLER,
 				.error = EINVAL,
 				.table = "attach",
-				.step = field };
+				.step = field,
+				.detail = detail };
 }
 
 struct status exec_absent(const struct sandbox *sandbox, uint64_t number)
@@ -44,7 +45,7 @@ struct status exec_attach(struct exec *exec, struct part *part, const uint64_t a
 
 		from[i] = at[i] == UINT64_MAX ? total : at[i];
 		if (from[i] > total)
-			return attach_invalid("at");
+			return attach_invalid("at", "beyond what it wrote so far");
 	}
 	reader = calloc(1, sizeof *reader);
 	if (!reader)
@@ -70,9 +71,9 @@ void attach_part(struct part *part)
 	struct status s;
 
 	if (wish->flags & ~(uint32_t)DSEC_ATTACH_SO_FAR)
-		s = attach_invalid("flags");
+		s = attach_invalid("flags", "unknown flag");
 	else if (!wire_is_zero(wish->reserved, sizeof wish->reserved))
-		s = attach_invalid("reserved");
+		s = attach_invalid("reserved", NULL);
 	else if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		s = status_absent();
 	else if (!exec)

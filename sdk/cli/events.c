@@ -360,7 +360,7 @@ static int events_show(struct session *session, struct dsec_subscribe_opts *opts
 	struct dsec_select select = { .size = sizeof(select) };
 	int r;
 
-	if ((options->argument_count || options->labels.count) &&
+	if ((options->argument_count || select_has_labels(options)) &&
 	    select_all(session, &select, &ids, &labels) < 0)
 		return EXIT_TROUBLE;
 	opts->select = &select;

@@ -51,7 +51,7 @@ struct options {
 	bool json, quiet, no_color, help;
 	uint64_t timeout_ms; /* run, exec: of the program; others: of the request */
 	/* run, create */
-	const char *image, *name, *hostname, *images, *backend, *policy;
+	const char *image, *name, *job, *hostname, *images, *backend, *policy;
 	struct texts labels; /* "key=value" */
 	uint64_t network;    /* enum dsec_network */
 	uint64_t memory_bytes, swap_bytes, disk_bytes, inodes, io_bytes_per_s;

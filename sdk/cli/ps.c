@@ -14,12 +14,25 @@
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
-enum { PS_ID, PS_STATE, PS_EXECS, PS_AGE, PS_IDLE, PS_TTL, PS_NETWORK, PS_IMAGE, PS_LABELS };
+enum {
+	PS_ID,
+	PS_STATE,
+	PS_PHASE,
+	PS_EXECS,
+	PS_AGE,
+	PS_IDLE,
+	PS_TTL,
+	PS_INTEGRITY,
+	PS_NETWORK,
+	PS_IMAGE,
+	PS_LABELS
+};
 
 static const struct column columns[] = {
 	[PS_ID] = { "ID", 26 },		  [PS_STATE] = { "STATE", 11 },
-	[PS_EXECS] = { "EXECS", 9 },	  [PS_AGE] = { "AGE", 7 },
-	[PS_IDLE] = { "IDLE", 7 },	  [PS_TTL] = { "TTL", 7 },
+	[PS_PHASE] = { "PHASE", 8 },	  [PS_EXECS] = { "EXECS", 7 },
+	[PS_AGE] = { "AGE", 6 },	  [PS_IDLE] = { "IDLE", 6 },
+	[PS_TTL] = { "TTL", 6 },	  [PS_INTEGRITY] = { "INTEGRITY", 9 },
 	[PS_NETWORK] = { "NETWORK", 16 }, [PS_IMAGE] = { "IMAGE", 20 },
 	[PS_LABELS] = { "LABELS", 0 },	  { NULL, 0 },
 };
@@ -76,25 +89,20 @@ static void tenant_cell(const struct dsec_row *row)
 		return;
 	table_text(&unpadded, "tenant:");
 	table_cell(&unpadded, row->tenant);
-	table_text(&unpadded, row->label_count || row->phase.bytes ? " " : "");
+	table_text(&unpadded, row->label_count ? " " : "");
 }
 
-/* Likewise. */
-static void phase_cell(const struct dsec_row *row)
+static void phase_cell(struct dsec_bytes phase)
 {
-	static const struct column unpadded = { "", 0 };
+	const struct dsec_bytes none = { "-", 1 };
 
-	if (!row->phase.bytes)
-		return;
-	table_text(&unpadded, "phase:");
-	table_cell(&unpadded, row->phase);
-	table_text(&unpadded, row->label_count ? " " : "");
+	table_cell(&columns[PS_PHASE], phase.bytes ? phase : none);
 }
 
 static void row_show(const void *state, bool id_alone)
 {
 	const struct dsec_row *row = state;
-	char text[2 * VALUE_TEXT_BYTES];
+	char text[2 * VALUE_TEXT_BYTES], integrity[INTEGRITY_TEXT_BYTES];
 
 	dsec_id_print(row->id, text);
 	if (id_alone) {
@@ -103,15 +111,17 @@ static void row_show(const void *state, bool id_alone)
 	}
 	table_text(&columns[PS_ID], text);
 	table_text(&columns[PS_STATE], state_name(row->state));
+	phase_cell(row->phase);
 	(void)snprintf(text, sizeof(text), "%u/%" PRIu64, row->execs_running, row->execs_total);
 	table_text(&columns[PS_EXECS], text);
 	time_cell(&columns[PS_AGE], row->age_ms);
 	time_cell(&columns[PS_IDLE], row->idle_ms);
 	time_cell(&columns[PS_TTL], row->ttl_ms);
+	integrity_text(row->tainted, integrity);
+	table_text(&columns[PS_INTEGRITY], integrity);
 	table_text(&columns[PS_NETWORK], network_name(row->network));
 	table_cell(&columns[PS_IMAGE], row->image);
 	tenant_cell(row);
-	phase_cell(row);
 	labels_cell(row);
 	table_end();
 }

@@ -15,9 +15,19 @@ struct search {
 	uint32_t count;
 };
 
+bool select_has_labels(const struct options *options)
+{
+	return options->labels.count || options->job;
+}
+
+static struct dsec_label label_of(const char *key, const char *value)
+{
+	return (struct dsec_label){ { key, strlen(key) }, { value, strlen(value) } };
+}
+
 struct dsec_label *select_labels(const struct options *options, uint32_t *ret_count)
 {
-	struct dsec_label *labels = calloc(options->labels.count + 1, sizeof(*labels));
+	struct dsec_label *labels = calloc(options->labels.count + 2ul, sizeof(*labels));
 	uint32_t count = 0;
 
 	if (!labels)
@@ -29,10 +39,9 @@ struct dsec_label *select_labels(const struct options *options, uint32_t *ret_co
 		labels[count].value = (struct dsec_bytes){ equal + 1, strlen(equal + 1) };
 	}
 	if (options->name)
-		labels[count++] = (struct dsec_label){
-			{ "name", 4 },
-			{ options->name, strlen(options->name) },
-		};
+		labels[count++] = label_of("name", options->name);
+	if (options->job)
+		labels[count++] = label_of("job", options->job);
 	*ret_count = count;
 	return labels;
 }
@@ -88,7 +97,7 @@ static int part_refuse(struct session *session, const char *text, const struct s
 int select_one(struct session *session, const char *text, struct dsec_id *ret)
 {
 	static const char by_name[] = "name:";
-	struct dsec_label label = { { "name", 4 }, { 0 } };
+	struct dsec_label label;
 	struct dsec_list_opts opts = { .size = sizeof(opts) };
 	struct search search = { .text = text };
 	struct dsec_call call = session_call(session);
@@ -98,8 +107,7 @@ int select_one(struct session *session, const char *text, struct dsec_id *ret)
 	if (dsec_id_parse(text, ret) == 0)
 		return 0;
 	if (!strncmp(text, by_name, strlen(by_name))) {
-		text += strlen(by_name);
-		label.value = (struct dsec_bytes){ text, strlen(text) };
+		label = label_of("name", text + strlen(by_name));
 		opts.labels = &label;
 		opts.label_count = 1;
 		search.text = NULL;
@@ -129,8 +137,8 @@ int select_all(struct session *session, struct dsec_select *select, struct dsec_
 	uint32_t label_count;
 	int r;
 
-	if (!count && !options->labels.count) {
-		(void)session_refuse(session, "which? give ids, name:NAME or --label");
+	if (!count && !select_has_labels(options)) {
+		(void)session_refuse(session, "which? give ids, name:NAME, --job or --label");
 		return -EINVAL;
 	}
 	*ret_labels = select_labels(options, &label_count);

@@ -3,6 +3,8 @@
 
 #include "sdk/cli/session.h"
 
+/* --label or --job: what select_labels() selects by. */
+bool select_has_labels(const struct options *options);
 /* The options' labels as the library wants them; free() it. NULL: no memory. */
 struct dsec_label *select_labels(const struct options *options, uint32_t *ret_count);
 

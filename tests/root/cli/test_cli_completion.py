@@ -65,6 +65,15 @@ class CompletionTest(EngineFixture):
         self.addCleanup(shell.close)
         return shell
 
+    def completes(self, shell, line, words):
+        """On a busy machine an engine needs more than the half second that it is given."""
+        said = None
+        for _ in range(20):
+            said = shell.complete(line)
+            if said == words:
+                return
+        self.assertEqual(said, words)
+
     def both(self, shell):
         """What bash and zsh do alike."""
         sandbox = self.create("--name", "web", "--label", "task=11099")
@@ -91,7 +100,7 @@ class CompletionTest(EngineFixture):
                                                        "name=web"]),
             ("dsec -H unix:/nonesuch rm na", ["dsec", "-H", "unix:/nonesuch", "rm", "na"]),
         ):
-            self.assertEqual(shell.complete(line), words)
+            self.completes(shell, line, words)
 
     def test_bash_completes_verbs_options_ids_labels_images_and_files(self):
         shell = self.shell("bash")
@@ -104,7 +113,7 @@ class CompletionTest(EngineFixture):
                          sorted({f"--{option}" for option in options}))
         sandbox = self.good("ps", "-q").strip()
         self.good("exec", "-d", sandbox, "--", PROGRAM, "sleep")
-        self.assertEqual(shell.complete(f"dsec attach {sandbox} "), ["dsec", "attach", sandbox, "1"])
+        self.completes(shell, f"dsec attach {sandbox} ", ["dsec", "attach", sandbox, "1"])
 
     def test_zsh_does_the_same(self):
         self.both(self.shell("zsh"))

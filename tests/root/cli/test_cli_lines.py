@@ -97,8 +97,8 @@ class LinesTest(EngineFixture):
             self.assertGreaterEqual(told[key], 0, key)
         # 7: the list
         head, line = self.good("ps", "--label", "task=11099").splitlines()
-        self.assertEqual(head.split()[:3], ["ID", "STATE", "EXECS"])
-        self.assertRegex(line, rf"^{sandbox} +running +0/2 .* 14m .*{IMAGE} +task=11099$")
+        self.assertEqual(head.split()[:3], ["ID", "STATE", "PHASE"])
+        self.assertRegex(line, rf"^{sandbox} +running +- +0/2 .* 14m +clean .*{IMAGE} +task=11099$")
         row = self.row("ps", "--label", "task=11099")
         self.assertEqual((row["id"], row["image"], row["state"]), (sandbox, IMAGE, "running"))
         # 8: files in and out
@@ -125,6 +125,9 @@ class LinesTest(EngineFixture):
     def test_line_11_attach_says_what_is_no_longer_kept(self):
         sandbox = self.create()
         number = self.good("exec", "-d", sandbox, "--", PROGRAM, "letters", str(6 << 20)).strip()
+        ran = self.ask("attach", sandbox, number, "--from", str(7 << 20))
+        self.assertEqual((ran.returncode, ran.stdout), (125, b""))
+        self.assertIn(b"beyond what it wrote so far", ran.stderr)
         self.assertTrue(eventually(lambda: self.row("ps", "--execs", sandbox)["reason"] == "exit"))
         ran = self.ask("attach", sandbox, number, "--from", str(3 << 20))
         self.assertEqual(ran.returncode, 0, ran.stderr)
@@ -134,8 +137,13 @@ class LinesTest(EngineFixture):
         self.assertEqual(len(ran.stdout) + int(gone[1].replace(b",", b"")), 3 << 20)
 
     def test_line_12_rm_and_check(self):
-        self.create("--label", "job=7", "--count", "3")
-        self.assertEqual(self.good("rm", "--label", "job=7"), "3 removed\n")
+        self.create("--job", "7", "--count", "3")
+        other = self.create("--job", "8")
+        self.assertEqual(len(self.good("ps", "-q", "--label", "job=7").split()), 3)
+        self.assertEqual(self.good("ps", "-q", "--job", "8").strip(), other)
+        self.assertIn(other, self.good("events", "--job", "8"))
+        self.assertEqual(self.good("rm", "--job", "7"), "3 removed\n")
+        self.assertEqual(self.good("rm", "--job", "8"), "1 removed\n")
         checked = self.good("check", "--instance", self.instance)
         self.assertIn("left:    processes 0, cgroups 0, mounts 0\n", checked)
         self.create("--label", "job=7")
@@ -195,7 +203,7 @@ class LinesTest(EngineFixture):
 
     def test_what_is_promised_and_not_there_yet_is_refused_by_name(self):
         for words in (("pause",), ("resume",), ("fork",), ("job",), ("replay",),
-                      ("run", "--job", "x", "small"), ("run", "--phase=x", "small"), ("rm", "--job", "x"), ("ps", "--job", "x")):
+                      ("run", "--phase=x", "small")):
             ran = self.ask(*words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
             self.assertIn(b"not there yet", ran.stderr, words)
