@@ -36,9 +36,16 @@ enum {
 
 enum {
 	FMODE_WRITING = 2,
-	OPENED_TO_EXECUTE = 040, /* __FMODE_EXEC, in f_flags */
-	PROTECTION_EXECUTE = 4,	 /* PROT_EXEC */
+	OPENED_TO_WRITE = 03,
+	OPENED_TO_EMPTY = 01000,    /* O_TRUNC */
+	OPENED_TO_EXECUTE = 040,    /* __FMODE_EXEC, in f_flags */
+	PROTECTION_EXECUTE = 4,	    /* PROT_EXEC */
+	FMODE_OF_BACKING = 1 << 24, /* FMODE_BACKING, from Linux 6.12 on */
 };
+
+struct backing_file___user {
+	struct path user_path;
+} __attribute__((preserve_access_index));
 
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
@@ -165,7 +172,8 @@ int BPF_PROG(dsec_file_open, struct file *file)
 {
 	__u32 bits = HIDE;
 
-	if (file->f_mode & FMODE_WRITING)
+	/* The mode has neither bit for O_ACCMODE, and O_TRUNC would copy the file up first. */
+	if (file->f_mode & FMODE_WRITING || file->f_flags & (OPENED_TO_WRITE | OPENED_TO_EMPTY))
 		bits |= WRITE;
 	if (file->f_flags & OPENED_TO_EXECUTE)
 		bits |= EXECUTE;
@@ -186,6 +194,14 @@ int BPF_PROG(dsec_mmap, struct file *file, unsigned long asked, unsigned long pr
 	return both(file->f_path.dentry, EXECUTE);
 }
 
+/* What an overlay maps is the file below; whose it is stands behind it. */
+static __always_inline struct dentry *mapped_dentry(struct file *file)
+{
+	if (BPF_CORE_READ(file, f_mode) & FMODE_OF_BACKING)
+		return BPF_CORE_READ((struct backing_file___user *)file, user_path.dentry);
+	return BPF_CORE_READ(file, f_path.dentry);
+}
+
 SEC("lsm/file_mprotect")
 int BPF_PROG(dsec_mprotect, struct vm_area_struct *area, unsigned long asked,
 	     unsigned long protection)
@@ -194,7 +210,7 @@ int BPF_PROG(dsec_mprotect, struct vm_area_struct *area, unsigned long asked,
 
 	if (!file || !((asked | protection) & PROTECTION_EXECUTE))
 		return 0;
-	return both(BPF_CORE_READ(file, f_path.dentry), EXECUTE);
+	return both(mapped_dentry(file), EXECUTE);
 }
 
 SEC("lsm/path_unlink")
@@ -330,12 +346,6 @@ int BPF_PROG(dsec_lsxattr, struct dentry *dentry)
 	return both(dentry, HIDE);
 }
 
-SEC("lsm/sb_mount")
-int BPF_PROG(dsec_mount, const char *source, const struct path *path)
-{
-	return dentry_check(path->dentry, HERE, BELOW);
-}
-
 /* Where the mount is on: a mask that is taken away shows what it hid. */
 static __always_inline struct dentry *mount_point(const struct vfsmount *of)
 {
@@ -343,6 +353,18 @@ static __always_inline struct dentry *mount_point(const struct vfsmount *of)
 	struct mount *mount = (struct mount *)((__u64)of - offset);
 
 	return BPF_CORE_READ(mount, mnt_mountpoint);
+}
+
+/* Over the root of a mount, or a change of it: as over what it is on, of whatever file system. */
+SEC("lsm/sb_mount")
+int BPF_PROG(dsec_mount, const char *source, const struct path *path)
+{
+	struct vfsmount *of = path->mnt;
+	int r = dentry_check(path->dentry, HERE, BELOW);
+
+	if (r || path->dentry != BPF_CORE_READ(of, mnt_root))
+		return r;
+	return dentry_check(mount_point(of), HERE & ~ANCESTOR, BELOW);
 }
 
 SEC("lsm/sb_umount")
