@@ -92,6 +92,32 @@ Test(records, the_end_is_remembered_with_its_result)
 	records_done(&records);
 }
 
+/* It is found again until all of it was done, and its log lies behind its result. */
+Test(records, what_ended_in_part_is_remembered_as_such)
+{
+	const char result[] = "result and log";
+	const struct dsec_ring_event last = { .bytes = 6 };
+	struct record_end end = { &last, result, sizeof result - 6, true };
+	struct dsec_ring_request entry;
+	struct records records;
+	struct record *record;
+
+	cr_assert_eq(records_start(&records, now_ms(), records_clock_ns()), 0);
+	entry = entry_at(now_ms() + 1, 7);
+	cr_assert_eq(record_begin(&records, entry.request_id, BODY, &record), 0);
+	record_end(&records, entry.request_id, &end);
+	cr_assert_eq(record_begin(&records, entry.request_id, BODY, &record), -EEXIST);
+	cr_assert_eq(record->state, RECORD_PARTIAL);
+	cr_assert_str_eq(record->payload + record->last.bytes, " and log");
+	cr_assert_eq(record_begin(&records, entry.request_id, BODY + 1, &record), -EBADE);
+	end.is_partial = false;
+	record_end(&records, entry.request_id, &end);
+	cr_assert_eq(record_begin(&records, entry.request_id, BODY, &record), -EEXIST);
+	cr_assert_eq(record->state, RECORD_ENDED);
+	cr_assert_eq(records.bytes, sizeof result);
+	records_done(&records);
+}
+
 Test(records, another_request_under_the_same_id_is_none)
 {
 	const struct dsec_ring_event last = { .code = 0 };
