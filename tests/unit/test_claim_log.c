@@ -1,6 +1,6 @@
 /*
- * Tests of engine/request/claim_log.c: what was told is kept as it was, within bounds, and of output
- * that is not kept the exact amount is.
+ * Tests of engine/request/claim_log.c: what was told is kept as it was, within bounds, and of
+ * output that is not kept the exact amount is.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
