@@ -286,6 +286,8 @@ struct backend_class {
 	int (*box_clear)(struct box *box, struct box_clear *clear);
 	/* The same. -EOPNOTSUPP: nothing here takes a network away. */
 	int (*box_narrow)(struct box *box, struct box_narrow *narrow);
+	/* Its network namespace; the caller closes it. -ENOENT: it has none of its own. */
+	int (*box_network)(const struct box *box, int *ret_fd);
 	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */
 	int (*port_ask)(struct box_port *port);
 	void (*launcher_add)(struct backend *b, int channel_fd, int pid);

@@ -141,6 +141,7 @@ int box_policy_tell(struct container *box, uint32_t policy, uint32_t version);
 /* narrow.c */
 int container_box_clear(struct box *box, struct box_clear *clear);
 int container_box_narrow(struct box *box, struct box_narrow *narrow);
+int container_box_network(const struct box *box, int *ret_fd);
 
 /* port.c */
 int container_port_ask(struct box_port *port);

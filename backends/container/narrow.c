@@ -5,6 +5,8 @@
  * that what comes next is in groups that nobody was in before.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,5 +179,25 @@ int container_box_narrow(struct box *base, struct box_narrow *narrow)
 	passage->call.request.pid = box->init.pid;
 	call_add_walls(&passage->call, walls_for_spawn(narrow->walls));
 	team_call(&containers_of(base->backend)->team, &passage->call);
+	return 0;
+}
+
+/* ---- flows ---- */
+
+int container_box_network(const struct box *base, int *ret_fd)
+{
+	const struct container *box = container_of(base, const struct container, box);
+	char path[64];
+	int fd;
+
+	if (!box_lives(box))
+		return -ESRCH;
+	if (!box->network)
+		return -ENOENT;
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box->init.pid); /* it is not reaped */
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	*ret_fd = fd;
 	return 0;
 }

@@ -16,6 +16,7 @@
 #include "engine/events/news.h"
 #include "engine/exec/exec_state.h"
 #include "engine/file/file.h"
+#include "engine/flows.h"
 #include "engine/integrity/integrity.h"
 #include "engine/policy/policy_want.h"
 #include "engine/request/request.h"
@@ -32,6 +33,7 @@ struct phase_move {
 	struct policy *compared; /* used until ready() */
 	struct box_clear clear;
 	struct box_narrow narrow;
+	struct flows_cut cut;
 	uint32_t killed;
 	bool awaits_ends;
 	char name[DSEC_PHASE_NAME_BYTES_MAX + 1];
@@ -113,6 +115,7 @@ static uint32_t answer_write(struct phased_answer *answer, const struct sandbox 
 		.version = sandbox->phase.version,
 		.policy = settings.policy,
 		.rules_unenforced = settings.rules_unenforced,
+		.flows_cut = move->cut.count,
 	};
 	answer->body.name = text_add(answer, &used, sandbox->phase.name);
 	answer->body.policy_name = text_add(answer, &used, sandbox->policy->guard.name);
@@ -190,7 +193,10 @@ static struct status move_failed(const struct phase_move *move, int error)
 	if (error == -EOPNOTSUPP) {
 		s.code = DSEC_UNSUPPORTED;
 		s.blame = DSEC_BLAME_CALLER;
-		s.detail = "nothing on this host takes a network away: network.mode none";
+		s.detail =
+			move->cut.shard ?
+				"this kernel has no iterators that end sockets: kill-old does it" :
+				"nothing on this host takes a network away: network.mode none";
 	} else if (error == -EBUSY) {
 		s.detail = "something was killed and does not die; it is in the phase before";
 	}
@@ -310,12 +316,37 @@ static int put_up_walls(struct flow *f)
 	return r < 0 ? r : FLOW_WAIT;
 }
 
+/* ---- step "flows": those of what runs on, and of ports ---- */
+
+static void flows_are_cut(struct flows_cut *cut, int error)
+{
+	flow_resume(&container_of(cut, struct phase_move, cut)->flow, error);
+}
+
+static int cut_flows(struct flow *f)
+{
+	struct phase_move *move = container_of(f, struct phase_move, flow);
+	struct box *box = move->sandbox->box;
+	int r;
+
+	if (!(move->part->request->body.phase.flags & DSEC_PHASE_CUT_FLOWS))
+		return FLOW_NEXT;
+	r = box->backend->class->box_network(box, &move->cut.namespace_fd);
+	if (r < 0) /* without a network there are no flows */
+		return r == -ENOENT ? FLOW_NEXT : r;
+	move->cut.shard = move->sandbox->shard;
+	move->cut.done = flows_are_cut;
+	flows_cut(&move->cut);
+	return FLOW_WAIT;
+}
+
 /* clang-format off */
 static const struct flow_step phase_steps[] = {
 	/* name      start         finish undo  limit_ms */
 	{ "kill",    kill_old,     NULL,  NULL, 0 },
 	{ "leaves",  clear_leaves, NULL,  NULL, 0 },
 	{ "walls",   put_up_walls, NULL,  NULL, 0 },
+	{ "flows",   cut_flows,    NULL,  NULL, 0 },
 };
 /* clang-format on */
 
@@ -449,9 +480,6 @@ static struct status move_check(struct phase_move *move)
 	r = wire_string(&request->payload, wish->policy, move->want.name, sizeof move->want.name);
 	if (r < 0)
 		return phase_status(DSEC_INVALID, r, "policy", "a name, at most 63 bytes");
-	if (wish->flags & DSEC_PHASE_CUT_FLOWS)
-		return status_unsupported("phase", "cut_flows",
-					  "flows are not cut here yet: kill-old ends them");
 	return STATUS_OK;
 }
 

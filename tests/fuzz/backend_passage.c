@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 
 #include "tests/fuzz/backend_state.h"
 
@@ -34,6 +35,18 @@ int stub_box_narrow(struct box *base, struct box_narrow *narrow)
 		return -ESRCH;
 	box->narrow = narrow;
 	return 0;
+}
+
+int stub_box_network(const struct box *base, int *ret_fd)
+{
+	struct stub *stub = stub_of(base->backend);
+
+	if (choose(stub->choices, 4) == 3)
+		return -ESRCH;
+	if (choose(stub->choices, 2))
+		return -ENOENT;
+	*ret_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return *ret_fd < 0 ? -ENOENT : 0;
 }
 
 void stub_passage_ends(struct stub *stub, struct stub_box *box)

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "bpf/guard.h"
+#include "bpf/guard_flows.h"
 
 int guard_violations_open(struct guard *guard, uint32_t shard, struct guard_violations **ret)
 {
@@ -55,4 +56,11 @@ int guard_tallies_drop(struct guard_violations *violations, uint64_t cgroup_id)
 	(void)violations;
 	(void)cgroup_id;
 	return 0;
+}
+
+int guard_flows_cut(int namespace_fd, uint32_t *ret_count)
+{
+	(void)namespace_fd;
+	(void)ret_count;
+	return -EOPNOTSUPP;
 }

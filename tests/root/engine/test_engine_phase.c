@@ -14,7 +14,7 @@ enum { RACES = 12, RACING_EXECS = 6 };
 struct moved {
 	struct dsec_status status;
 	uint64_t version;
-	uint32_t killed, policy, flags;
+	uint32_t killed, cut, policy, flags;
 	char name[64], policy_name[64];
 };
 
@@ -45,6 +45,7 @@ static struct moved move_wait(struct dsec *d, int64_t ticket)
 
 		moved.version = phased->version;
 		moved.killed = phased->execs_killed;
+		moved.cut = phased->flows_cut;
 		moved.policy = phased->policy;
 		copy(moved.name, sizeof moved.name, phased->name);
 		copy(moved.policy_name, sizeof moved.policy_name, phased->policy_name);
@@ -411,6 +412,60 @@ static void a_sandbox_that_goes_takes_its_move_along(struct engine *e)
 	}
 }
 
+/* A server, and a client that says when its connection is over. */
+static struct dsec_id talks_make(struct engine *e, int64_t *ret_ticket)
+{
+	const struct command talks =
+		SH("mkfifo /f; probe_net serve 4 7000 here & sleep 1000 >/f &\n"
+		   "while ! probe_net reach 127.0.0.1 7000 | grep -q open; do usleep 5000; done\n"
+		   "busybox nc 127.0.0.1 7000 </f >/heard 2>/dev/null\n"
+		   "echo over");
+	struct dsec_create_opts opts = create_opts(1);
+	auto_made struct made made = { 0 };
+
+	opts.network = DSEC_NETWORK_PRIVATE;
+	made = create_run(e->d, &opts);
+	if (!expect(made.created == 1))
+		return (struct dsec_id){ 0 };
+	*ret_ticket = command_start(e->d, made.ids[0], &talks, NULL);
+	return made.ids[0];
+}
+
+static bool has_heard(struct dsec *d, struct dsec_id id)
+{
+	auto_ran struct ran ran = shell_run(d, id, "cat /heard 2>/dev/null");
+
+	return ran_exited(&ran, 0) && ran_output(&ran, 1)->total_bytes > 0;
+}
+
+static void flows_that_are_cut_end_and_their_programs_run_on_and_a_neighbours_too(struct engine *e)
+{
+	const struct dsec_phase_opts opts = phase_opts("next", DSEC_PHASE_CUT_FLOWS);
+	int64_t ticket = -1, other_ticket = -1;
+	struct dsec_id id = talks_make(e, &ticket), other = talks_make(e, &other_ticket);
+	struct moved moved;
+
+	expect(until(20000, has_heard(e->d, id)) && until(20000, has_heard(e->d, other)));
+	moved = move(e->d, id, &opts);
+	if (moved.status.code == DSEC_UNSUPPORTED) {
+		note("%s", moved.status.detail);
+	} else if (expect(is_moved(&moved, 2, "next") && moved.cut >= 2)) {
+		auto_ran struct ran ran = command_wait(e->d, ticket);
+
+		expect(ran_says(&ran, "over\n") && ran.result->phase == 1);
+		expect(engine_running(e, "busybox") == 1); /* the neighbour's */
+	}
+	moved = move(e->d, other, &opts);
+	expect(moved.status.code == DSEC_UNSUPPORTED || is_moved(&moved, 2, "next"));
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, other);
+	ticket_end(e->d, other_ticket);
+	id = sandbox_make(e->d); /* without a network there is nothing to cut */
+	moved = move(e->d, id, &opts);
+	expect(is_moved(&moved, 2, "next") && moved.cut == 0);
+	sandbox_end(e->d, id);
+}
+
 static const struct claim claims[] = {
 	CLAIM(a_move_is_a_new_version_and_one_that_comes_too_late_is_told_the_phase),
 	CLAIM(an_exec_for_a_phase_that_is_over_is_refused_and_results_say_theirs),
@@ -419,6 +474,7 @@ static const struct claim claims[] = {
 	CLAIM(a_narrower_policy_comes_into_force_and_a_wider_one_never),
 	CLAIM(beside_a_move_an_exec_is_of_one_phase_or_the_other),
 	CLAIM(a_sandbox_that_goes_takes_its_move_along),
+	CLAIM(flows_that_are_cut_end_and_their_programs_run_on_and_a_neighbours_too),
 };
 
 int main(int argc, char **argv)
