@@ -112,11 +112,19 @@ struct backend_gauges {
 	uint64_t networks, networks_ending, networks_reused, networks_discarded;
 };
 
+enum box_network {
+	BOX_NETWORK_NONE,
+	BOX_NETWORK_PRIVATE, /* a namespace of its own */
+	BOX_NETWORK_EGRESS,  /* ... with a way out that no policy watches */
+	/* One of all boxes of its group on this shard, apart in it. Needs guard_shared_load(). */
+	BOX_NETWORK_SHARED,
+};
+
 struct box_spec {
 	uint64_t id_hi, id_lo; /* of the sandbox: it stands on what the backend makes for it */
 	uint32_t image;	       /* K: from 1, never of another image */
-	bool is_private;       /* network: a namespace of its own */
-	bool has_egress;       /* ... with a way out that no policy watches */
+	enum box_network network;
+	uint32_t network_group; /* BOX_NETWORK_SHARED: those who trust each other so far */
 	bool fresh_root;
 	const struct backend_walls *walls; /* NULL: none; they outlive the box */
 	uint32_t policy;		   /* that the guard has loaded, by number; 0: none */
@@ -286,7 +294,7 @@ struct backend_class {
 	int (*box_clear)(struct box *box, struct box_clear *clear);
 	/* The same. -EOPNOTSUPP: nothing here takes a network away. */
 	int (*box_narrow)(struct box *box, struct box_narrow *narrow);
-	/* Its network namespace; the caller closes it. -ENOENT: it has none of its own. */
+	/* Its network namespace, to close. -ENOENT: none; -EOPNOTSUPP: others are in it. */
 	int (*box_network)(const struct box *box, int *ret_fd);
 	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */
 	int (*port_ask)(struct box_port *port);

@@ -49,7 +49,8 @@ struct guard {
 	struct guard_violation_maps *violations; /* NULL: nothing is told */
 	struct guard_lsm *lsm;
 	struct net_bpf *net;
-	struct shared_bpf *shared;
+	struct shared_bpf *shared; /* NULL: not loaded. Any thread reads it */
+	int shared_error;
 	struct egress_bpf *egress;
 	struct guard_hooks hooks;
 	struct guard_pins pins;
@@ -64,8 +65,8 @@ static int violations_open(struct guard *guard, const struct guard_options *opti
 static int net_open(struct guard *guard, const struct guard_options *options,
 		    struct guard_why *why);
 static void net_close(struct guard *guard);
-static int programs_open(struct guard *guard, const struct guard_options *wanted,
-			 struct guard_why *why);
+static int egress_open(struct guard *guard, struct guard_why *why);
+static int shared_open(struct guard *guard, struct guard_why *why);
 static int lsm_open(struct guard *guard, struct guard_why *why);
 
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
@@ -150,51 +151,33 @@ struct egress_bpf *guard_egress_of(const struct guard *guard)
 
 uint32_t guard_capabilities(const struct guard *guard)
 {
-	return guard->capabilities;
+	return guard->capabilities | (guard_shared_is_loaded(guard) ? GUARD_SHARED : 0);
 }
 
-int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private)
+int guard_shared_load(struct guard *guard, char *ret_why, size_t why_bytes)
 {
-	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	const struct policy_network network = { .mode = POLICY_NETWORK_PRIVATE };
-	int fd, r;
+	struct guard_why why = { .text = ret_why, .bytes = why_bytes };
+	libbpf_print_fn_t print;
+	int r;
 
-	if (!(guard->capabilities & GUARD_NETWORK_NONE))
-		return -EOPNOTSUPP;
-	fd = bpf_map__fd(guard->net->maps.networks);
-	if (is_private) {
-		r = guard_shared_clear(guard->shared, cgroup_id);
-		return r < 0 ? r : bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
-	}
-	r = bpf_map_delete_elem(fd, &slot);
-	if (r == 0 || r == -ENOENT)
-		r = guard_shared_clear(guard->shared, cgroup_id);
+	if (why.bytes)
+		why.text[0] = '\0';
+	if (guard->shared || guard->shared_error)
+		return guard->shared_error;
+	print = libbpf_set_print(NULL);
+	r = shared_open(guard, &why);
+	libbpf_set_print(print);
+	if (r < 0 && r != -ENOMEM)
+		guard->shared_error = r;
 	return r;
 }
 
-int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard_shared *what)
+struct guard_sharing guard_sharing_of(const struct guard *guard)
 {
-	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	const struct policy_network network = { .mode = POLICY_NETWORK_PRIVATE };
-	int fd, r;
-
-	if (!(guard->capabilities & GUARD_SHARED))
-		return -EOPNOTSUPP;
-	fd = bpf_map__fd(guard->net->maps.networks);
-	/* It has no sockets before the programs know it, and none that they did not see. */
-	r = bpf_map_delete_elem(fd, &slot);
-	if (r < 0 && r != -ENOENT)
-		return r;
-	r = guard_shared_add(guard->shared, cgroup_id, what);
-	return r < 0 ? r : bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
-}
-
-int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
-			struct guard_shared_counts *ret)
-{
-	if (!(guard->capabilities & GUARD_SHARED))
-		return -EOPNOTSUPP;
-	return guard_shared_read(guard->shared, cgroup_id, ret);
+	return (struct guard_sharing){
+		.programs = __atomic_load_n(&guard->shared, __ATOMIC_ACQUIRE),
+		.networks_fd = guard->net ? bpf_map__fd(guard->net->maps.networks) : -1,
+	};
 }
 
 int guard_exits_open(struct guard *guard, uint32_t shard, struct guard_exits **ret)
@@ -467,7 +450,8 @@ static int net_open(struct guard *guard, const struct guard_options *options, st
 	else if (could_pin)
 		guard_why_add(why, "enforcement is not pinned: links cannot be pinned on %s\n",
 			      guard->pins.directory);
-	(void)programs_open(guard, options, why); /* told in why; the others were loaded */
+	if (options->with_egress)
+		(void)egress_open(guard, why); /* told in why; the others were loaded */
 	guard_hooks_sweep(guard->cgroup_fd, &guard->hooks);
 	return 0;
 }
@@ -532,32 +516,44 @@ int guard_lsm_enforce(struct guard *guard)
 	return r;
 }
 
-static int programs_open(struct guard *guard, const struct guard_options *wanted,
-			 struct guard_why *why)
+static struct guard_programs_options programs_options(struct guard *guard, char *log)
 {
-	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
-	const struct guard_programs_options options = {
+	return (struct guard_programs_options){
 		.hooks = &guard->hooks,
 		.violations = guard->violations,
 		.slot_level = guard->root_level + POLICY_SLOT_DEPTH,
 		.log = log,
 		.log_bytes = VERIFIER_LOG_BYTES,
 	};
-	int r = 0, failed = 0;
+}
+
+static int egress_open(struct guard *guard, struct guard_why *why)
+{
+	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
+	const struct guard_programs_options options = programs_options(guard, log);
+	int r = log ? guard_egress_open(&options, &guard->egress) : -ENOMEM;
+
+	if (r < 0 && log)
+		guard_why_load(why, "no egress by policy", r, log);
+	else if (r == 0)
+		guard->capabilities |= GUARD_EGRESS;
+	return r;
+}
+
+static int shared_open(struct guard *guard, struct guard_why *why)
+{
+	auto_free char *log = calloc(1, VERIFIER_LOG_BYTES);
+	const struct guard_programs_options options = programs_options(guard, log);
+	struct shared_bpf *shared;
+	int r = -EOPNOTSUPP;
 
 	if (!log)
 		return -ENOMEM;
-	if (wanted->with_shared)
-		failed = guard_shared_open(&options, &guard->shared);
-	if (failed < 0)
-		guard_why_load(why, "network `shared` is not there", failed, log);
-	else if (wanted->with_shared)
-		guard->capabilities |= GUARD_SHARED;
-	if (wanted->with_egress)
-		r = guard_egress_open(&options, &guard->egress);
+	if (guard->capabilities & GUARD_ABSTRACT)
+		r = guard_shared_open(&options, &shared);
 	if (r < 0)
-		guard_why_load(why, "no egress by policy", r, log);
-	else if (wanted->with_egress)
-		guard->capabilities |= GUARD_EGRESS;
-	return failed < 0 ? failed : r;
+		guard_why_load(why, "network `shared` is not there", r, log);
+	else
+		__atomic_store_n(&guard->shared, shared, __ATOMIC_RELEASE);
+	return r;
 }

@@ -30,8 +30,7 @@ struct guard_options {
 	const uint64_t *shard_cgroup_ids; /* children of the root, one per shard */
 	int engine_pid;	  /* deaths of this process' children are reported; it is of the caller's
 			   * pid namespace */
-	bool with_shared; /* load what network `shared` needs: it costs each start, and each call */
-	bool with_egress; /* likewise, what egress by policy needs */
+	bool with_egress; /* load what egress by policy needs: it costs each start, and each call */
 	uint32_t ring_bytes;	   /* per shard, a power of two and of whole pages; 0: 1 MiB */
 	uint32_t spill_deaths_max; /* per shard; 0: 65,536 */
 };
@@ -42,7 +41,7 @@ enum guard_capability {
 	GUARD_ABSTRACT = 4,	/* … nor reach abstract unix names */
 	GUARD_PINNED = 8,	/* enforcement outlives the engine */
 	GUARD_VIOLATIONS = 16,	/* what is refused is counted and told */
-	GUARD_SHARED = 32,	/* sandboxes can share a network namespace, kept apart in it */
+	GUARD_SHARED = 32,	/* guard_shared_load() was done */
 	GUARD_POLICIES = 64,	/* policies and sandboxes are told to the kernel's maps */
 	GUARD_EGRESS = 256,	/* sandboxes with a way out go where their policies let them */
 	GUARD_LSM = 128,	/* … and LSM programs enforce their rules */
@@ -74,6 +73,12 @@ uint32_t guard_capabilities(const struct guard *guard);
  * given to a sandbox is not held back.
  */
 int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private);
+
+/*
+ * The sandbox gets no inet sockets any more, nor abstract names; what it has stays within what it
+ * was. Any network; told anew, it is what it is told.
+ */
+int guard_sockets_refuse(struct guard *guard, uint64_t cgroup_id);
 
 struct guard_policy;
 struct guard_rule;
@@ -118,8 +123,17 @@ struct guard_shared {
 enum { GUARD_SHARED_ADDRESSES = 1 << 22 };
 
 /*
+ * The programs that keep sandboxes apart in one namespace: loaded when the first sandbox asks,
+ * since they cost a start 30 ms and each call of every sandbox a look-up. Fine when it was done.
+ * The first failure but -ENOMEM stays, and ret_why is told it once. Only by the control thread.
+ */
+int guard_shared_load(struct guard *guard, char *ret_why, size_t why_bytes);
+/* Any thread. */
+bool guard_shared_is_loaded(const struct guard *guard);
+
+/*
  * Network `shared` for a sandbox's cgroup. guard_network_set() ends it, with either value.
- * -EINVAL; -E2BIG; -EOPNOTSUPP without GUARD_SHARED.
+ * -EINVAL; -E2BIG; -EOPNOTSUPP: it was not loaded.
  */
 int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard_shared *what);
 

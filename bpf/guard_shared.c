@@ -1,6 +1,7 @@
 /*
- * Owns the programs that keep sandboxes of network `shared` apart (shared.bpf.c), and the map that
- * says who is one. Called by guard.c. Must hold: all of the programs are attached, or none is.
+ * Owns the programs that keep sandboxes of network `shared` apart (shared.bpf.c), and what is told
+ * of a sandbox's network. Called by guard.c, and by shards for the maps. Must hold: all of the
+ * programs are attached, or none is.
  */
 #include "bpf/guard_shared.h"
 
@@ -35,6 +36,7 @@ int guard_shared_open(const struct guard_programs_options *options, struct share
 	LIBBPF_OPTS(bpf_object_open_opts, open, .kernel_log_buf = options->log,
 		    .kernel_log_size = options->log_bytes);
 	const uint32_t first = options->hooks->count;
+	const bool pinned = options->hooks->pinned;
 	struct shared_bpf *shared;
 	int r;
 
@@ -50,6 +52,10 @@ int guard_shared_open(const struct guard_programs_options *options, struct share
 		options->log[0] = '\0';
 		r = shared_attach(options->hooks, shared);
 	}
+	/* What was to outlive the engine does, or is not there. */
+	if (r == 0 && pinned && !options->hooks->pinned)
+		r = -ENOSPC;
+	options->hooks->pinned = pinned;
 	if (r < 0) {
 		guard_hooks_detach(options->hooks, first);
 		shared_bpf__destroy(shared);
@@ -70,13 +76,11 @@ static uint64_t generation_next(struct shared_bpf *shared)
 	return __atomic_add_fetch(&shared->bss->generations, 1, __ATOMIC_RELAXED);
 }
 
-int guard_shared_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct guard_shared *what)
+static int entry_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct guard_shared *what)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
 	struct policy_shared entry = { .ports_max = what->ports_max };
 
-	if (!what->address || what->address >= GUARD_SHARED_ADDRESSES || !what->ports_max)
-		return -EINVAL;
 	entry.generation = generation_next(shared);
 	entry.port_next = what->address * 2654435761u; /* nobody begins where the next one does */
 	entry.address4 = htonl(POLICY_SHARED_V4 + what->address);
@@ -85,13 +89,67 @@ int guard_shared_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct
 	return bpf_map_update_elem(bpf_map__fd(shared->maps.shared), &slot, &entry, BPF_ANY);
 }
 
-int guard_shared_read(const struct shared_bpf *shared, uint64_t cgroup_id,
-		      struct guard_shared_counts *ret)
+bool guard_shared_is_loaded(const struct guard *guard)
+{
+	return guard_sharing_of(guard).programs;
+}
+
+int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	struct policy_shared entry;
-	int r = bpf_map_lookup_elem(bpf_map__fd(shared->maps.shared), &slot, &entry);
+	const struct policy_network network = { .mode = POLICY_NETWORK_PRIVATE };
+	const int fd = guard_sharing_of(guard).networks_fd;
+	int r;
 
+	if (fd < 0)
+		return -EOPNOTSUPP;
+	if (is_private) {
+		r = guard_shared_clear(guard, cgroup_id);
+		return r < 0 ? r : bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
+	}
+	r = bpf_map_delete_elem(fd, &slot);
+	return r == 0 || r == -ENOENT ? guard_shared_clear(guard, cgroup_id) : r;
+}
+
+int guard_sockets_refuse(struct guard *guard, uint64_t cgroup_id)
+{
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+	const int fd = guard_sharing_of(guard).networks_fd;
+	int r = fd < 0 ? -EOPNOTSUPP : bpf_map_delete_elem(fd, &slot);
+
+	return r == -ENOENT ? 0 : r;
+}
+
+int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard_shared *what)
+{
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+	const struct policy_network network = { .mode = POLICY_NETWORK_SHARED };
+	const struct guard_sharing sharing = guard_sharing_of(guard);
+	int r;
+
+	if (!sharing.programs)
+		return -EOPNOTSUPP;
+	if (!what->address || what->address >= GUARD_SHARED_ADDRESSES || !what->ports_max)
+		return -EINVAL;
+	/* It has no sockets before the programs know it, and none that they did not see. */
+	r = bpf_map_delete_elem(sharing.networks_fd, &slot);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = entry_add(sharing.programs, cgroup_id, what);
+	return r < 0 ? r : bpf_map_update_elem(sharing.networks_fd, &slot, &network, BPF_ANY);
+}
+
+int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
+			struct guard_shared_counts *ret)
+{
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+	const struct guard_sharing sharing = guard_sharing_of(guard);
+	struct policy_shared entry;
+	int r;
+
+	if (!sharing.programs)
+		return -EOPNOTSUPP;
+	r = bpf_map_lookup_elem(bpf_map__fd(sharing.programs->maps.shared), &slot, &entry);
 	if (r < 0)
 		return r;
 	*ret = (struct guard_shared_counts){
@@ -106,10 +164,14 @@ int guard_shared_read(const struct shared_bpf *shared, uint64_t cgroup_id,
 	return 0;
 }
 
-int guard_shared_clear(const struct shared_bpf *shared, uint64_t cgroup_id)
+int guard_shared_clear(const struct guard *guard, uint64_t cgroup_id)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	int r = shared ? bpf_map_delete_elem(bpf_map__fd(shared->maps.shared), &slot) : 0;
+	const struct guard_sharing sharing = guard_sharing_of(guard);
+	int r;
 
+	if (!sharing.programs)
+		return 0;
+	r = bpf_map_delete_elem(bpf_map__fd(sharing.programs->maps.shared), &slot);
 	return r == -ENOENT ? 0 : r;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Keeps sandboxes of network `none` from what their one network namespace would let them share:
- * inet sockets and abstract unix names. Attached by guard.c to the instance's root cgroup.
+ * inet sockets and abstract unix names; those of `shared` from the latter. Attached by guard.c to
+ * the instance's root cgroup.
  *
  * Must hold: a sandbox that the engine never spoke of is `none`; tasks above the slots (launchers)
  * are not sandboxes and pass. There is no hook on bind, so an abstract name can be taken, but not
@@ -30,8 +31,8 @@ struct {
 	__type(value, struct policy_network);
 } networks SEC(".maps");
 
-/* The slot that the current task is in, if its network is `none`; else 0. */
-static __always_inline __u64 slot_of_none(void)
+/* The slot that the current task is in, if its network is `none` or `other`; else 0. */
+static __always_inline __u64 slot_of_none(__u32 other)
 {
 	struct policy_cgroup slot = { .cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level) };
 	struct policy_network *network;
@@ -39,7 +40,9 @@ static __always_inline __u64 slot_of_none(void)
 	if (!slot.cgroup_id)
 		return 0;
 	network = bpf_map_lookup_elem(&networks, &slot);
-	return !network || network->mode == POLICY_NETWORK_NONE ? slot.cgroup_id : 0;
+	return !network || network->mode == POLICY_NETWORK_NONE || network->mode == other ?
+		       slot.cgroup_id :
+		       0;
 }
 
 static __always_inline struct policy_violation *refusal_begin(__u64 slot, __u32 rule, __u16 hook)
@@ -60,7 +63,7 @@ SEC("cgroup/sock_create")
 int dsec_socket(struct bpf_sock *socket)
 {
 	struct policy_violation *record;
-	__u64 slot = slot_of_none();
+	__u64 slot = slot_of_none(POLICY_NETWORK_NONE);
 
 	if (!slot)
 		return HOOK_ALLOW;
@@ -91,7 +94,7 @@ static __always_inline int unix_verdict(struct bpf_sock_addr *context, __u16 hoo
 	const int name_at = bpf_core_field_offset(struct sockaddr_un, sun_path);
 	struct policy_violation *record;
 	struct bpf_sock_addr_kern *call;
-	__u64 slot = slot_of_none();
+	__u64 slot = slot_of_none(POLICY_NETWORK_SHARED);
 	char first = 0;
 
 	if (!slot)

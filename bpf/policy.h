@@ -37,6 +37,7 @@ struct policy_cgroup {
 enum policy_network_mode {
 	POLICY_NETWORK_NONE = 0,
 	POLICY_NETWORK_PRIVATE = 1,
+	POLICY_NETWORK_SHARED = 2, /* as private, but abstract names are everybody's there */
 };
 
 struct policy_network {

@@ -29,7 +29,7 @@ static const char help[] =
 	"  --count N           hold, burst: so many sandboxes (1000)\n"
 	"  --hold S            hold: and for so long (2)\n"
 	"  --image NAME        (debian)\n"
-	"  --network NAME      none or private (none)\n"
+	"  --network NAME      none, private or shared (none)\n"
 	"  --fresh-root        never a reused root file system\n"
 	"  --program PATH      freestanding program to run (/usr/libexec/dsec/tiny-exit)\n"
 	"  --echo PATH         what functions run (/usr/libexec/dsec/tiny-echo)\n"
@@ -112,6 +112,8 @@ static int network_parse(const char *text, uint32_t *ret)
 		*ret = DSEC_NETWORK_NONE;
 	else if (!strcmp(text, "private"))
 		*ret = DSEC_NETWORK_PRIVATE;
+	else if (!strcmp(text, "shared"))
+		*ret = DSEC_NETWORK_SHARED;
 	else
 		return -EINVAL;
 	return 0;

@@ -12,7 +12,6 @@
 #include "backends/container/walls.h"
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
-#include "engine/base/log.h"
 
 static struct container *container_of_flow(struct flow *f)
 {
@@ -44,36 +43,15 @@ void call_add_walls(struct launch_call *call, int sheet_fd)
 	call->fds[call->request.descriptor_count++] = sheet_fd;
 }
 
-/* What runs there next is set up before it is told of. */
-static void slot_policy_end(struct containers *c, struct slot *slot)
-{
-	if (slot->has_policy)
-		(void)guard_sandbox_clear(c->guard, slot->cgroup_id); /* it can only be gone */
-	slot->has_policy = false;
-}
-
-/* Where it cannot be limited it is told as not enforced, or the machine is out of memory. */
-static void churn_limit(const struct containers *c, struct slot *slot, uint32_t per_s)
-{
-	int r = governor_limit(node_governor(c->options.node), c->options.shard, slot, per_s);
-
-	if (r < 0)
-		log_error("churn is not limited slot=%u err=%s, continuing", slot->number,
-			  strerror(-r));
-}
-
 void slot_cgroup_gone(struct containers *c, struct slot *slot)
 {
 	slot_policy_end(c, slot);
-	if (c->guard && slot->is_private)
-		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
-	churn_limit(c, slot, 0);
+	slot_told_end(c, slot);
 	slot->leaves_made = 0;
 	slot->cgroup_id = slot->built_ns = slot->sandboxes = 0;
 	slot->limits = (struct box_limits){ 0 };
 	slot->limits_unknown = false;
 	slot->processes_max = 0;
-	slot->is_private = false;
 }
 
 static struct slot_wish box_wish(const struct containers *c, const struct box_spec *spec)
@@ -146,10 +124,13 @@ static int take_network(struct flow *f)
 {
 	struct container *box = container_of_flow(f);
 
-	if (!box->box.spec.is_private)
+	if (!box->box.spec.network)
 		return FLOW_NEXT;
+	if (box->box.spec.network == BOX_NETWORK_SHARED)
+		box->shared_address = slot_address_next(containers_of_flow(f), box->slot);
 	box->network_wish.ready = network_ready;
-	box->network_wish.has_egress = box->box.spec.has_egress;
+	box->network_wish.kind = box->box.spec.network;
+	box->network_wish.group = box->box.spec.network_group;
 	box->network = network_take(&containers_of_flow(f)->networks, &box->network_wish);
 	return box->network ? FLOW_NEXT : FLOW_WAIT;
 }
@@ -166,58 +147,10 @@ static int give_network(struct flow *f)
 
 /* ---- step "guard": what the guard lets this cgroup do ---- */
 
-/* Only when it changes. */
-static int set_network(struct containers *c, struct container *box)
-{
-	struct slot *slot = box->slot;
-	int r;
-
-	if (slot->is_private == box->box.spec.is_private)
-		return 0;
-	r = guard_network_set(c->guard, slot->cgroup_id, box->box.spec.is_private);
-	if (r < 0 && r != -EOPNOTSUPP)
-		return r;
-	slot->is_private = box->box.spec.is_private;
-	return 0;
-}
-
-/*
- * PID 1 was made before it, since it mounts; nobody's program has run yet. It ends with the slot,
- * when nothing runs there any more.
- */
-int box_policy_tell(struct container *box, uint32_t policy, uint32_t version)
-{
-	struct containers *c = containers_of(box->box.backend);
-	const struct guard_sandbox told = {
-		.sandbox = box->box.spec.id_lo,
-		.policy = policy,
-		.version = version,
-		.phase = version,
-		.shard = c->options.shard,
-		.root_device = box->root_device,
-	};
-	int r;
-
-	if (!policy)
-		return 0;
-	r = c->guard ? guard_sandbox_set(c->guard, box->slot->cgroup_id, &told) : -EOPNOTSUPP;
-	box->slot->has_policy |= r == 0;
-	return r;
-}
-
 static int set_guard(struct flow *f)
 {
-	struct container *box = container_of_flow(f);
-	struct containers *c = containers_of_flow(f);
-	int r;
+	int r = box_tell(container_of_flow(f));
 
-	box->box.cgroup_id = box->slot->cgroup_id;
-	churn_limit(c, box->slot, box->box.spec.limits.processes_per_s);
-	if (!c->guard || !box->slot->cgroup_id)
-		return box->box.spec.policy ? -EOPNOTSUPP : FLOW_NEXT;
-	r = set_network(c, box);
-	if (r == 0)
-		r = box_policy_tell(box, box->box.spec.policy, 1);
 	return r < 0 ? r : FLOW_NEXT;
 }
 
@@ -248,12 +181,8 @@ static void group_replied(struct containers *c, struct slot *slot, const struct 
 {
 	if (!reply->cgroup_id || reply->cgroup_id == slot->cgroup_id)
 		return;
-	if (slot->cgroup_id && c->guard && slot->is_private) {
-		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
-		slot->is_private = false;
-	}
 	if (slot->cgroup_id) {
-		churn_limit(c, slot, 0);
+		slot_told_end(c, slot);
 		slot->leaves_made = 1;
 		slot->sandboxes = 1;
 	}
@@ -347,7 +276,7 @@ static int ask_spawn(struct flow *f)
 	request->processes_max = wish.processes_max;
 	if (box->slot->processes_max && box->slot->processes_max != wish.processes_max)
 		request->flags |= LAUNCH_ANEW;
-	if (spec->is_private) {
+	if (spec->network) {
 		request->flags |= LAUNCH_PRIVATE;
 		request->network = box->network->number;
 	}
@@ -518,7 +447,7 @@ static int container_usage(struct box *box, struct box_usage *usage)
 	container->usage = usage;
 	child_hold(&container->init); /* the box cannot go while the request is in flight */
 	slot_request(c, container->slot, LAUNCH_STAT, &container->usage_call.request);
-	if (container->box.spec.has_egress && container->network) {
+	if (container->box.spec.network == BOX_NETWORK_EGRESS && container->network) {
 		container->usage_call.request.flags |= LAUNCH_EGRESS;
 		container->usage_call.request.network = container->network->number;
 	}

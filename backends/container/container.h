@@ -35,6 +35,7 @@ struct container {
 	struct child init; /* PID 1 */
 	struct slot *slot;
 	struct network *network; /* NULL: `none`, or not yet */
+	uint32_t shared_address; /* BOX_NETWORK_SHARED: whose, see struct guard_shared */
 	struct network_wish network_wish;
 	uint64_t root_device;	/* st_dev of its root; slots that are rebuilt get another */
 	uint64_t cpu_before_us; /* of the cgroup: what other sandboxes used */
@@ -135,8 +136,15 @@ void quarantine_slot(struct containers *c, struct slot *slot);
 /* A slot whose preparation had not begun may be taken at once. */
 bool prepare_withdraw(struct containers *c, struct slot *slot);
 
-/* container.c: the guard holds the box to it from here on; 0: to none, or still to what it was. */
+/* box_told.c: all that is told of a box's cgroup, before a program of it runs. */
+int box_tell(struct container *box);
+/* The guard holds the box to it from here on; 0: to none, or still to what it was. */
 int box_policy_tell(struct container *box, uint32_t policy, uint32_t version);
+void slot_policy_end(struct containers *c, struct slot *slot);
+/* The cgroup goes: its id is forgotten. */
+void slot_told_end(struct containers *c, struct slot *slot);
+/* Of network `shared`: see struct guard_shared. */
+uint32_t slot_address_next(const struct containers *c, struct slot *slot);
 
 /* narrow.c */
 int container_box_clear(struct box *box, struct box_clear *clear);

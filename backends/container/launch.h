@@ -13,7 +13,7 @@
  *		/slots/S/up	its tmpfs: u and w, upper and work directory
  *		/slots/S/up/root  the overlay, with a devpts of its own on dev/pts: it hangs there
  *				so that one unmount, and one wait for it, takes all three
- *		/nets/N		network namespace N, of one sandbox at a time (nsfs)
+ *		/nets/N		network namespace N, of one sandbox at a time or of a group (nsfs)
  *	cgroups	<shard>/bS	slot S: PID 1 lives here
  *		<shard>/bS/eL	leaf L: one exec and its descendants
  *
@@ -91,6 +91,11 @@ enum launch_flag {
 	LAUNCH_CROWDED = 262144, /* reply of LAUNCH_EXEC: the sandbox is full of processes */
 	/* LAUNCH_SPAWN, _EXEC, _NARROW: the last descriptor is the sheet of a policy's walls. */
 	LAUNCH_WALLS = 524288,
+	/*
+	 * LAUNCH_NETWORK_MAKE: for many sandboxes, each by addresses of its own. LAUNCH_PORT_*: of
+	 * the one that has `shared_address`.
+	 */
+	LAUNCH_SHARED = 1048576,
 };
 
 /*
@@ -186,6 +191,8 @@ struct launch_request {
 	int32_t signal; /* LAUNCH_SIGNAL, 0: only thaw. LAUNCH_RESIZE: SIGHUP hangs up instead */
 	uint16_t rows, columns;	 /* LAUNCH_RESIZE, LAUNCH_TTY; 0: unknown, as there */
 	uint32_t egress_address; /* LAUNCH_EGRESS: the first of its four, in host byte order */
+	uint32_t shared_address; /* LAUNCH_SHARED: the number of struct guard_shared */
+	uint32_t reserved;
 	/*
 	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
 	 * asks it for a home only, which is / where it has none. "1000" and a name are looked up
@@ -232,5 +239,5 @@ struct launch_reply {
 	uint64_t rules_absent[LAUNCH_RULES_MAX / 64];
 };
 
-_Static_assert(sizeof(struct launch_request) == 176 + 128, "no padding");
+_Static_assert(sizeof(struct launch_request) == 184 + 128, "no padding");
 _Static_assert(sizeof(struct launch_reply) == 168 + 128, "no padding");

@@ -153,10 +153,12 @@ static int sockets_refuse(struct container *box)
 	struct slot *slot = box->slot;
 	int r;
 
-	if (!slot->is_private)
+	if (!slot->network)
 		return 0;
-	r = c->guard ? guard_network_set(c->guard, slot->cgroup_id, false) : -EOPNOTSUPP;
-	slot->is_private = r < 0;
+	r = c->guard ? guard_sockets_refuse(c->guard, slot->cgroup_id) : -EOPNOTSUPP;
+	/* In a namespace of many the sockets it has go on reaching itself alone. */
+	if (r >= 0 && slot->network != BOX_NETWORK_SHARED)
+		slot->network = BOX_NETWORK_NONE;
 	return r;
 }
 
@@ -194,6 +196,8 @@ int container_box_network(const struct box *base, int *ret_fd)
 		return -ESRCH;
 	if (!box->network)
 		return -ENOENT;
+	if (box->box.spec.network == BOX_NETWORK_SHARED)
+		return -EOPNOTSUPP; /* who has it would cut its neighbours' flows, too */
 	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box->init.pid); /* it is not reaped */
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

@@ -1,5 +1,5 @@
 /*
- * The network namespaces of `private` sandboxes: loopback, settings, /proc/net masked; made,
+ * The network namespaces of sandboxes: loopback, settings, /proc/net masked; made,
  * entered and taken away. Called by the worker. Must hold: a namespace belongs to the host's user
  * namespace, so nothing inside a sandbox can change a setting, an address or a mask; the worker is
  * back in its own when a request is answered.
@@ -24,7 +24,7 @@ static void network_name(const struct worker *w, char name[static WORKER_PATH_BY
 	(void)snprintf(name, WORKER_PATH_BYTES, "%u", w->order.request.network);
 }
 
-static long setting_write(int proc_fd, const char *path, const char *value)
+long setting_write(int proc_fd, const char *path, const char *value)
 {
 	long fd = kernel_openat(proc_fd, path, O_WRONLY | O_CLOEXEC, 0), r;
 
@@ -95,7 +95,9 @@ static long network_new(struct worker *w)
 	if (r < 0)
 		return r;
 	fd = r = TRY(NETNS, kernel_openat(LAUNCH_FD_PROC, "self/ns/net", O_RDONLY | O_CLOEXEC, 0));
-	if (fd >= 0 && w->order.request.flags & LAUNCH_EGRESS) {
+	if (fd >= 0 && w->order.request.flags & LAUNCH_SHARED)
+		r = shared_furnish(w);
+	if (r >= 0 && w->order.request.flags & LAUNCH_EGRESS) {
 		r = TRY(NETNS,
 			setting_write(w->sysctl_fd, "sys/net/ipv6/conf/default/disable_ipv6", "1"));
 		if (r >= 0)

@@ -19,6 +19,17 @@ long network_drop(struct worker *w);
 long port_look(struct worker *w);
 long port_connect(struct worker *w);
 
+/*
+ * netns_shared.c. The worker is in a namespace that is furnished: many sandboxes may live in it
+ * from now on.
+ */
+long shared_furnish(struct worker *w);
+/* Into the request's sandbox's addresses, of 4 and 16 bytes, in network order. */
+void shared_addresses(const struct worker *w, uint32_t ret4[static 1], uint32_t ret6[static 4]);
+
+/* Of the worker's own open /proc/sys/.. as it is in its namespace. */
+long setting_write(int proc_fd, const char *path, const char *value);
+
 /* netns_egress.c. The worker is in the request's, whose descriptor it is, and stays there. */
 long egress_make(struct worker *w, int ns_fd);
 long egress_drop(struct worker *w); /* fine where there is none */

@@ -2,7 +2,8 @@
  * The pool of network namespaces of one shard. Called by the container backend. Must hold: one
  * that was taken is taken again only after a worker proved it clean; one that is dropped counts
  * until the kernel has torn it down, which a witness tells: a descriptor of one of its settings,
- * which does not keep it alive and can be read until then. Waiters are served in order.
+ * which does not keep it alive and can be read until then; one of a group is nobody else's. Waiters
+ * are served in order.
  */
 #include "backends/container/network.h"
 
@@ -58,7 +59,7 @@ int networks_init(struct networks *networks, struct containers *owner, uint32_t 
 		  uint32_t count)
 {
 	*networks = (struct networks){ .owner = owner, .count = count };
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < NETWORK_KINDS; i++)
 		networks->queues[i].last = &networks->queues[i].first;
 	networks->all = calloc(count, sizeof *networks->all);
 	if (!networks->all)
@@ -99,7 +100,9 @@ static void network_ask(struct network *network, enum launch_op op, enum team_cl
 	network->call.request = (struct launch_request){ .op = op,
 							 .network = network->number,
 							 .limit_ms = SPAWN_LIMIT_MS };
-	if (network->has_egress) {
+	if (network->kind == BOX_NETWORK_SHARED)
+		network->call.request.flags |= LAUNCH_SHARED;
+	if (network->kind == BOX_NETWORK_EGRESS) {
 		network->call.request.flags = LAUNCH_EGRESS;
 		network->call.request.egress_address =
 			node_egress_address(network->in->owner->options.node, network->number);
@@ -119,6 +122,32 @@ static void wish_end(struct networks *networks, struct network_wish *wish, int e
 	wish->ready(wish, error);
 }
 
+static struct network_wish *group_wish(const struct networks *networks, uint32_t group)
+{
+	struct network_wish *wish = networks->queues[BOX_NETWORK_SHARED].first;
+
+	while (wish && wish->group != group)
+		wish = wish->next;
+	return wish;
+}
+
+/* All that wait for it, the same way. */
+static void group_made(struct network *network, int error)
+{
+	struct network_wish *wish;
+
+	if (!error) {
+		network_move(network, NETWORK_SHARED);
+		network->users = 0;
+		network->at_ns = io_now_ns(network->in->owner->options.host->io);
+	}
+	while ((wish = group_wish(network->in, network->group))) {
+		wish->network = error ? NULL : network;
+		network->users += !error;
+		wish_end(network->in, wish, error);
+	}
+}
+
 static void network_made(struct network *network, const struct launch_reply *reply)
 {
 	struct networks *networks = network->in;
@@ -127,20 +156,26 @@ static void network_made(struct network *network, const struct launch_reply *rep
 
 	network->wish = NULL;
 	networks->made += made;
-	if (made && wish) {
+	if (made && network->kind == BOX_NETWORK_SHARED) {
+		group_made(network, 0);
+	} else if (made && wish) {
 		network_move(network, NETWORK_TAKEN);
 		wish->making = NULL;
 		wish->network = network;
 		wish_end(networks, wish, 0);
-	} else if (made && !network->has_egress) {
+	} else if (made && network->kind == BOX_NETWORK_PRIVATE) {
 		network_move(network, NETWORK_CLEAN);
 	} else {
 		/* A worker that was lost with it may have got to any point. */
 		network_move(network, NETWORK_DIRTY);
 		if (wish)
 			wish->making = NULL; /* asked again, where it was a worker's loss */
-		if (reply && reply->error && (wish || network->wanted))
-			wish_end(networks, wish ? wish : networks->queues[0].first, -reply->error);
+		if (reply && reply->error && network->kind == BOX_NETWORK_SHARED)
+			group_made(network, -reply->error);
+		else if (reply && reply->error && (wish || network->wanted))
+			wish_end(networks,
+				 wish ? wish : networks->queues[BOX_NETWORK_PRIVATE].first,
+				 -reply->error);
 	}
 }
 
@@ -193,7 +228,7 @@ static void network_replied(struct launch_call *call, const struct launch_reply 
 
 static void wish_add(struct networks *networks, struct network_wish *wish)
 {
-	struct network_queue *queue = &networks->queues[wish->has_egress];
+	struct network_queue *queue = &networks->queues[wish->kind];
 
 	wish->until_ns = io_now_ns(networks->owner->options.host->io);
 	if (queue->count < NETWORK_WAITERS_MAX)
@@ -206,25 +241,40 @@ static void wish_add(struct networks *networks, struct network_wish *wish)
 	queue->count++;
 }
 
+static struct network *group_network(struct networks *networks, uint32_t group,
+				     enum network_state state)
+{
+	struct network *head = &networks->lists[state];
+
+	for (struct network *network = head->next; network != head; network = network->next)
+		if (network->kind == BOX_NETWORK_SHARED && network->group == group)
+			return network;
+	return NULL;
+}
+
 struct network *network_take(struct networks *networks, struct network_wish *wish)
 {
-	struct network *network = network_first(networks, NETWORK_CLEAN);
+	struct network *network = NULL;
 
-	networks->used |= !wish->has_egress;
-	wish->network = NULL;
-	if (network && !wish->has_egress && !networks->queues[0].first) {
-		network_move(network, NETWORK_TAKEN);
-		wish->network = network;
-	} else {
+	if (wish->kind == BOX_NETWORK_SHARED)
+		network = group_network(networks, wish->group, NETWORK_SHARED);
+	else if (wish->kind == BOX_NETWORK_PRIVATE && !networks->queues[wish->kind].first)
+		network = network_first(networks, NETWORK_CLEAN);
+	networks->used |= wish->kind == BOX_NETWORK_PRIVATE;
+	wish->network = network;
+	if (!network)
 		wish_add(networks, wish);
-	}
+	else if (wish->kind == BOX_NETWORK_SHARED)
+		network->users++;
+	else
+		network_move(network, NETWORK_TAKEN);
 	networks_work(networks);
 	return wish->network;
 }
 
 bool network_withdraw(struct networks *networks, struct network_wish *wish)
 {
-	struct network_queue *queue = &networks->queues[wish->has_egress];
+	struct network_queue *queue = &networks->queues[wish->kind];
 	struct network_wish **at = &queue->first;
 
 	if (!wish->waiting)
@@ -259,7 +309,7 @@ static void wishes_expire(struct networks *networks, struct network_queue *queue
 /* From the timer alone: never from inside network_take(). */
 static void wishes_serve(struct networks *networks, uint64_t now_ns)
 {
-	struct network_queue *queue = &networks->queues[0];
+	struct network_queue *queue = &networks->queues[BOX_NETWORK_PRIVATE];
 	struct network *network;
 
 	while (queue->first && (network = network_first(networks, NETWORK_CLEAN))) {
@@ -267,16 +317,25 @@ static void wishes_serve(struct networks *networks, uint64_t now_ns)
 		queue->first->network = network;
 		wish_end(networks, queue->first, 0);
 	}
-	wishes_expire(networks, &networks->queues[0], now_ns);
-	wishes_expire(networks, &networks->queues[1], now_ns);
+	for (int i = 0; i < NETWORK_KINDS; i++)
+		wishes_expire(networks, &networks->queues[i], now_ns);
 }
 
 void network_give(struct networks *networks, struct network *network)
 {
-	network->proofs = 0;
-	network->at_ns = io_now_ns(networks->owner->options.host->io) + PROVE_FIRST_NS;
-	networks->discarded += network->has_egress;
-	network_move(network, network->has_egress ? NETWORK_DIRTY : NETWORK_PROVING);
+	const uint64_t now_ns = io_now_ns(networks->owner->options.host->io);
+
+	if (network->kind == BOX_NETWORK_SHARED) {
+		network->users--;
+		network->at_ns = now_ns;
+	} else if (network->kind == BOX_NETWORK_EGRESS) {
+		networks->discarded++;
+		network_move(network, NETWORK_DIRTY);
+	} else {
+		network->proofs = 0;
+		network->at_ns = now_ns + PROVE_FIRST_NS;
+		network_move(network, NETWORK_PROVING);
+	}
 	networks_work(networks);
 }
 
@@ -298,7 +357,7 @@ static bool networks_want_more(const struct networks *networks)
 	uint32_t coming = networks->counts[NETWORK_CLEAN] + networks->counts[NETWORK_MAKING];
 
 	return networks->used && networks_may_make(networks) &&
-	       coming < networks->queues[0].count + NETWORKS_READY;
+	       coming < networks->queues[BOX_NETWORK_PRIVATE].count + NETWORKS_READY;
 }
 
 static void networks_make(struct networks *networks)
@@ -308,8 +367,8 @@ static void networks_make(struct networks *networks)
 	while (networks_want_more(networks) && (network = network_first(networks, NETWORK_EMPTY))) {
 		network->wanted =
 			networks->counts[NETWORK_CLEAN] + networks->counts[NETWORK_MAKING] <
-			networks->queues[0].count;
-		network->has_egress = false;
+			networks->queues[BOX_NETWORK_PRIVATE].count;
+		network->kind = BOX_NETWORK_PRIVATE;
 		network_move(network, NETWORK_MAKING);
 		network_ask(network, LAUNCH_NETWORK_MAKE,
 			    network->wanted ? TEAM_START : TEAM_PREPARE);
@@ -321,7 +380,9 @@ static void networks_make_egress(struct networks *networks)
 {
 	struct network *network;
 
-	for (struct network_wish *wish = networks->queues[1].first; wish; wish = wish->next) {
+	struct network_wish *wish = networks->queues[BOX_NETWORK_EGRESS].first;
+
+	for (; wish; wish = wish->next) {
 		if (wish->making)
 			continue;
 		if (!networks_may_make(networks) ||
@@ -332,12 +393,54 @@ static void networks_make_egress(struct networks *networks)
 			continue;
 		}
 		network->wanted = false;
-		network->has_egress = true;
+		network->kind = BOX_NETWORK_EGRESS;
 		network->wish = wish;
 		wish->making = network;
 		network_move(network, NETWORK_MAKING);
 		network_ask(network, LAUNCH_NETWORK_MAKE, TEAM_START);
 	}
+}
+
+/* One for each group that waits. */
+static void networks_make_shared(struct networks *networks)
+{
+	const struct network_wish *wish = networks->queues[BOX_NETWORK_SHARED].first;
+	struct network *network;
+
+	for (; wish; wish = wish->next) {
+		if (group_network(networks, wish->group, NETWORK_MAKING))
+			continue;
+		if (!networks_may_make(networks) ||
+		    !(network = network_first(networks, NETWORK_EMPTY)))
+			return;
+		network->wanted = false;
+		network->kind = BOX_NETWORK_SHARED;
+		network->group = wish->group;
+		network_move(network, NETWORK_MAKING);
+		network_ask(network, LAUNCH_NETWORK_MAKE, TEAM_START);
+	}
+}
+
+/* Those of groups that left go; when to look again, UINT64_MAX: not. */
+static uint64_t networks_leave(struct networks *networks, uint64_t now_ns)
+{
+	struct network *head = &networks->lists[NETWORK_SHARED], *next;
+	uint64_t first_ns = UINT64_MAX;
+
+	for (struct network *network = head->next; network != head; network = next) {
+		uint64_t end_ns = network->at_ns + NETWORK_IDLE_MS * 1000000ull;
+
+		next = network->next;
+		if (network->users)
+			continue;
+		if (networks->draining || end_ns <= now_ns) {
+			networks->discarded++;
+			network_move(network, NETWORK_DIRTY);
+		} else if (end_ns < first_ns) {
+			first_ns = end_ns;
+		}
+	}
+	return first_ns;
 }
 
 static void networks_prove(struct networks *networks, uint64_t now_ns)
@@ -395,20 +498,26 @@ static void networks_look(struct timer *timer)
 static void networks_work(struct networks *networks)
 {
 	const struct flow_host *host = networks->owner->options.host;
-	uint64_t now_ns = io_now_ns(host->io), at_ns = now_ns + LOOK_NS;
-	bool waits = networks->queues[0].first;
+	const uint64_t now_ns = io_now_ns(host->io);
+	uint64_t at_ns = networks_leave(networks, now_ns);
+	bool looks = false, late = false;
 
 	networks_prove(networks, now_ns);
 	networks_end(networks, now_ns);
+	networks_make_shared(networks);
 	networks_make_egress(networks);
 	networks_make(networks);
-	if ((waits && networks->counts[NETWORK_CLEAN]) ||
-	    networks->queues[0].count > NETWORK_WAITERS_MAX ||
-	    networks->queues[1].count > NETWORK_WAITERS_MAX)
+	for (int i = 0; i < NETWORK_KINDS; i++) {
+		looks |= networks->queues[i].first != NULL;
+		late |= networks->queues[i].count > NETWORK_WAITERS_MAX;
+	}
+	if (looks || networks->counts[NETWORK_PROVING] || networks_backlog(networks))
+		at_ns = now_ns + LOOK_NS;
+	if (late ||
+	    (networks->queues[BOX_NETWORK_PRIVATE].first && networks->counts[NETWORK_CLEAN]))
 		at_ns = now_ns;
 	/* There is room: one timer per pool. */
-	if (waits || networks->queues[1].first || networks->counts[NETWORK_PROVING] ||
-	    networks_backlog(networks))
+	if (at_ns != UINT64_MAX)
 		(void)timer_set(host->timers, &networks->timer, at_ns);
 	networks->timer.expired = networks_look;
 	if (networks->draining && !networks_made(networks) && networks->owner->drained)

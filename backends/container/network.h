@@ -1,10 +1,15 @@
 /*
- * Network namespaces of `private` sandboxes: a pool per shard, apart from the slots, since most
- * sandboxes have none and one is used again only where it was proven clean.
+ * Network namespaces of sandboxes: a pool per shard, apart from the slots, since most sandboxes
+ * have none and one is used again only where it was proven clean.
  *
  *	empty --make--> clean --take--> taken --give--> proving --proven--> clean
  *	  ^                                                \--else--> dirty --drop--> ending
  *	  \--------------------------- torn down by the kernel ---------------------------/
+ *
+ * One of a group (`shared`) is made for whoever asks first, is the group's as long as somebody is
+ * in it and some time longer, and is nobody else's afterwards:
+ *
+ *	empty --make--> shared --idle--> dirty
  *
  * The kernel makes 1,900 a second at most and tears them down later, one after the other: so what
  * is dirty or ending is bounded, and beyond that nothing is made. Who wants one waits, and is
@@ -15,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backends/backend.h"
 #include "backends/container/team.h"
 
 struct containers;
@@ -28,14 +34,18 @@ enum {
 	NETWORK_WAITERS_MAX = 256,
 	NETWORK_WAIT_MS = 5000,
 	NETWORK_PROOFS_MAX = 5,	   /* freed sockets leave the count after an RCU period */
+	NETWORK_IDLE_MS = 2000,	   /* nobody was in a group's: it goes */
 	NETWORK_ENDING_MS = 10000, /* then it no longer counts as ending: the kernel is late */
 };
+
+enum { NETWORK_KINDS = BOX_NETWORK_SHARED + 1 };
 
 enum network_state {
 	NETWORK_EMPTY,
 	NETWORK_MAKING,
 	NETWORK_CLEAN,
 	NETWORK_TAKEN,
+	NETWORK_SHARED,
 	NETWORK_PROVING,
 	NETWORK_DIRTY,
 	NETWORK_ENDING,
@@ -50,10 +60,11 @@ struct network {
 	uint32_t proofs;
 	bool asking;		   /* its call is under way */
 	bool wanted;		   /* making: for somebody who waits */
-	bool has_egress;	   /* it is not used again */
+	enum box_network kind;	   /* it is used again where that is PRIVATE */
+	uint32_t group, users;	   /* of a SHARED one */
 	struct network_wish *wish; /* making with egress: for whom; NULL: not any more */
-	uint64_t at_ns;		   /* when to prove again; ending: when that was late */
-	int witness_fd;		   /* ending: readable as long as the kernel has it; -1: none */
+	uint64_t at_ns; /* to prove again; ending: when that was late; shared: idle since */
+	int witness_fd; /* ending: readable as long as the kernel has it; -1: none */
 	struct launch_call call;
 };
 
@@ -62,10 +73,11 @@ struct network_wish {
 	struct network *network;
 	struct network_wish *next;
 	uint64_t until_ns;
-	bool has_egress; /* with a way out: made for this wish */
+	enum box_network kind; /* EGRESS: made for this wish */
+	uint32_t group;	       /* SHARED */
 	bool waiting;
-	struct network *making; /* has_egress: it is under way */
-	/* error 0: wish->network is TAKEN. Never from inside network_take(). */
+	struct network *making; /* EGRESS: it is under way */
+	/* error 0: wish->network is its own, or its group's. Never from inside network_take(). */
 	void (*ready)(struct network_wish *wish, int error);
 };
 
@@ -77,7 +89,7 @@ struct networks {
 	struct network_queue {
 		struct network_wish *first, **last;
 		uint32_t count;
-	} queues[2]; /* of wishes: without egress, and with it */
+	} queues[NETWORK_KINDS]; /* of wishes, by kind */
 	struct timer timer;
 	bool used, draining;
 	uint64_t made, reused, discarded, refused;
@@ -87,7 +99,7 @@ struct networks {
 int networks_init(struct networks *networks, struct containers *owner, uint32_t first,
 		  uint32_t count);
 void networks_done(struct networks *networks);
-/* One that is clean, now, or NULL: wish->ready() follows. */
+/* One that is clean or the group's, now, or NULL: wish->ready() follows. */
 struct network *network_take(struct networks *networks, struct network_wish *wish);
 /* It waits no longer; false: it did not wait. ready() does not come. */
 bool network_withdraw(struct networks *networks, struct network_wish *wish);

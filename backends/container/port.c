@@ -41,6 +41,10 @@ int container_port_ask(struct box_port *port)
 		.port = port->port,
 		.limit_ms = SPAWN_LIMIT_MS,
 	};
+	if (box->box.spec.network == BOX_NETWORK_SHARED) {
+		ask->call.request.flags = LAUNCH_SHARED;
+		ask->call.request.shared_address = box->shared_address;
+	}
 	ask->call.class = TEAM_START;
 	ask->call.takes_descriptor = port->connect;
 	ask->call.done = port_replied;

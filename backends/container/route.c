@@ -212,3 +212,24 @@ long route_default_add(int fd, uint32_t gateway)
 	attribute_add(&m, RTA_GATEWAY, &via, sizeof via);
 	return message_send(fd, &m);
 }
+
+long route_local_add(int fd, const char *name, const void *address, uint8_t prefix, int family)
+{
+	long index = index_of(fd, name);
+	struct message m;
+	uint32_t link;
+
+	if (index < 0)
+		return index;
+	link = (uint32_t)index;
+	message_begin(&m, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof m.route);
+	m.route.rtm_family = (unsigned char)family;
+	m.route.rtm_dst_len = prefix;
+	m.route.rtm_table = RT_TABLE_LOCAL;
+	m.route.rtm_protocol = RTPROT_STATIC;
+	m.route.rtm_scope = RT_SCOPE_HOST;
+	m.route.rtm_type = RTN_LOCAL;
+	attribute_add(&m, RTA_DST, address, family == AF_INET ? 4 : 16);
+	attribute_add(&m, RTA_OIF, &link, sizeof link);
+	return message_send(fd, &m);
+}

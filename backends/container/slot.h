@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backends/backend.h"
 #include "backends/container/launch.h"
 
 enum slot_state {
@@ -43,8 +44,9 @@ struct slot {
 	uint32_t processes_max;	  /* RLIMIT_NPROC of its user namespace; 0: there is none */
 	struct launch_baseline baseline;
 	uint64_t leaves_made;	  /* bit per leaf that exists in the cgroup tree */
-	bool is_private;	  /* what the guard was told */
-	bool has_policy;	  /* and that a policy holds for it */
+	enum box_network network; /* what the guard was told */
+	uint32_t shared_uses;	  /* its addresses follow from it, see box_told.c */
+	bool has_policy;	  /* the guard was told that a policy holds for it */
 	bool young;		  /* taken before its baseline's clock tick was over */
 	bool forgotten;		  /* its image goes: it is not made anew */
 	bool suspect;		  /* something went wrong in it */

@@ -15,7 +15,12 @@
 enum { POLICY_EXTENDS_MAX = 4, POLICY_PHASES_MAX = 16, POLICY_EVERYBODYS = UINT32_MAX };
 
 /* How much network a sandbox may have, in order. */
-enum policy_network { POLICY_NETWORK_NONE, POLICY_NETWORK_PRIVATE, POLICY_NETWORK_ANY };
+enum policy_network {
+	POLICY_NETWORK_NONE,
+	POLICY_NETWORK_PRIVATE,
+	POLICY_NETWORK_SHARED,
+	POLICY_NETWORK_ANY
+};
 
 struct policy_phase {
 	const char *name, *policy;

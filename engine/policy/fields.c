@@ -31,7 +31,9 @@ static const struct policy_word severity_words[] = { { "off", ANOMALY_OFF },
 						     { "note", ANOMALY_NOTE },
 						     { "taint", ANOMALY_TAINT } };
 /* In order of what they let through. */
-static const struct policy_word network_words[] = { { "none", 0 }, { "private", 1 } };
+static const struct policy_word network_words[] = { { "none", 0 },
+						    { "private", 1 },
+						    { "shared", 2 } };
 
 /* Numbers of Linux 6.18, some of which this libc does not name. */
 static const struct policy_word family_words[] = {

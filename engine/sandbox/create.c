@@ -14,6 +14,7 @@
 #include "engine/sandbox/limits.h"
 #include "engine/policy/policy_want.h"
 #include "engine/events/news.h"
+#include "engine/sandbox/network.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
@@ -29,6 +30,7 @@ struct creation {
 	struct part *part;
 	struct image_want image;
 	struct policy_want policy;
+	struct network_want network;
 	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
 	uint32_t excess;       /* to be refused */
 	const char *excess_of; /* the limit */
@@ -98,16 +100,6 @@ static int check_env(const struct wire *w, const struct dsec_wire_items *env)
 	return 0;
 }
 
-static struct status check_network(const struct config *config, uint32_t network)
-{
-	if (network > DSEC_NETWORK_EGRESS_UNPOLICED)
-		return create_invalid("network", -EINVAL, "none, private or egress-unpoliced");
-	if (network != DSEC_NETWORK_EGRESS_UNPOLICED || config->egress_range)
-		return STATUS_OK;
-	return status_unsupported("create", "network",
-				  "this engine has no egress: start dsecd with --egress RANGE");
-}
-
 static struct status image_failed(int result)
 {
 	struct status s = status_of_errno(result, "create", "image");
@@ -141,7 +133,7 @@ static struct status check_fields(struct creation *creation)
 		return create_invalid("flags", -EINVAL, "unknown flag");
 	if (c->count > CREATE_COUNT_MAX)
 		return create_invalid("count", -ERANGE, "more than 32768");
-	s = check_network(creation->part->shard->config, c->network);
+	s = network_check(creation->part->shard->config, c->network);
 	if (s.code)
 		return s;
 	if (c->on_disconnect > DSEC_DISCONNECT_PAUSE)
@@ -310,8 +302,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.id_hi = sandbox->id.hi,
 		.id_lo = sandbox->id.lo,
 		.image = sandbox->image->number,
-		.is_private = sandbox->network != DSEC_NETWORK_NONE,
-		.has_egress = sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED,
+		.network = network_of(sandbox->network),
+		.network_group = request->tenant->index, /* nobody else is in it */
 		.walls = sandbox->policy->walls,
 		.policy = policy_number_held(sandbox->policy),
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
@@ -460,7 +452,7 @@ static void image_want(struct creation *creation)
 }
 
 /* Wrong for all, and told once. */
-static void policy_refused(struct creation *creation, const struct status *status)
+static void create_refused(struct creation *creation, const struct status *status)
 {
 	struct part *part = creation->part;
 
@@ -468,15 +460,32 @@ static void policy_refused(struct creation *creation, const struct status *statu
 	creation_end(creation, status);
 }
 
+static void network_ready(struct network_want *want, int result)
+{
+	struct creation *creation = container_of(want, struct creation, network);
+	struct status s = network_failed(result);
+
+	if (s.code)
+		create_refused(creation, &s);
+	else
+		image_want(creation);
+}
+
 static void policy_ready(struct policy_want *want, int result)
 {
 	struct creation *creation = container_of(want, struct creation, policy);
 	struct status s = create_policy_status(creation->part, want, result);
 
-	if (s.code)
-		policy_refused(creation, &s);
-	else
-		image_want(creation);
+	if (s.code) {
+		create_refused(creation, &s);
+		return;
+	}
+	creation->network.shard = creation->part->shard;
+	creation->network.ready = network_ready;
+	creation->network.network = creation->part->request->body.create.network;
+	result = network_get(&creation->network);
+	if (result != -EAGAIN)
+		network_ready(&creation->network, result);
 }
 
 /* Of both buckets, or of none: what the engine's does not have goes back to the tenant's. */

@@ -7,20 +7,7 @@
 #include <errno.h>
 
 #include "engine/request/request.h"
-
-static struct status network_fits(const struct dsec_wire_create *c, const struct policy *policy)
-{
-	const uint32_t network = c->network == DSEC_NETWORK_EGRESS_UNPOLICED ? POLICY_NETWORK_ANY :
-				 c->network == DSEC_NETWORK_PRIVATE ? POLICY_NETWORK_PRIVATE :
-								      POLICY_NETWORK_NONE;
-
-	if (network <= policy->network)
-		return STATUS_OK;
-	return create_invalid("network", -EACCES,
-			      policy->network == POLICY_NETWORK_NONE ?
-				      "the policy has network.mode none" :
-				      "the policy has network.mode private");
-}
+#include "engine/sandbox/network.h"
 
 struct status create_policy_status(struct part *part, const struct policy_want *want, int result)
 {
@@ -39,7 +26,7 @@ struct status create_policy_status(struct part *part, const struct policy_want *
 					.detail = "no such policy" };
 	if (want->unheld < 0)
 		return policy_unheld(want, "create", part->detail);
-	s = network_fits(c, policy);
+	s = network_fits(policy, c->network);
 	if (s.code || !policy->unmet || (c->flags & DSEC_CREATE_ALLOW_DEGRADED))
 		return s;
 	return policy_unmet(policy, "create", part->detail);

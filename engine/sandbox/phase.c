@@ -20,6 +20,7 @@
 #include "engine/integrity/integrity.h"
 #include "engine/policy/policy_want.h"
 #include "engine/request/request.h"
+#include "engine/sandbox/network.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
@@ -369,12 +370,12 @@ static void move_go(struct phase_move *move, struct sandbox *sandbox)
 
 /* ---- its policy ---- */
 
-static struct status network_fits(const struct sandbox *sandbox, const struct policy *policy)
+static struct status network_narrows(const struct sandbox *sandbox, const struct policy *policy)
 {
-	if (policy->network == POLICY_NETWORK_PRIVATE &&
-	    sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED)
+	if (policy->network != POLICY_NETWORK_NONE &&
+	    network_fits(policy, sandbox->network).code != DSEC_OK)
 		return phase_status(DSEC_DENIED, 0, "policy",
-				    "network.mode private: its way out cannot be taken away");
+				    "network.mode: the network it has cannot be made another");
 	if (policy->network == POLICY_NETWORK_NONE && sandbox->network != DSEC_NETWORK_NONE &&
 	    !sandbox->shard->node->guard)
 		return status_unsupported("phase", "policy",
@@ -405,7 +406,7 @@ static struct status policy_fits(struct phase_move *move, const struct sandbox *
 				    "it has had 8 other policies: give it no more");
 	if (policy->unmet && !(flags & DSEC_PHASE_ALLOW_DEGRADED))
 		return policy_unmet(policy, "phase", move->part->detail);
-	return network_fits(sandbox, policy);
+	return network_narrows(sandbox, policy);
 }
 
 /* The sandbox as it is now may go. */

@@ -95,8 +95,10 @@ static const struct param params[] = {
 	  "cut the connections of what runs on" },
 	{ "phase-version", 0, PARAM_NUMBER, VERB_EXEC, FIELD(in_phase), 1, INT64_MAX, "N",
 	  "only if the sandbox is in the phase of this version" },
-	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0, "none|private|egress-unpoliced",
-	  "unix sockets only; loopback of its own; that and a way out without a policy" },
+	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0,
+	  "none|private|egress-unpoliced|shared",
+	  "unix sockets only; loopback of its own; that and a way out without a policy; loopback "
+	  "in a namespace of many" },
 	{ "memory", 'm', PARAM_BYTES, MADE | VERB_CALL, FIELD(memory_bytes), 1 << 20, 1ull << 46,
 	  "SIZE", "memory limit" },
 	{ "pids", 0, PARAM_NUMBER, MADE | VERB_CALL, FIELD(pids_max), 1, 4 << 20, "N",

@@ -32,7 +32,8 @@ const char *blame_name(uint32_t blame)
 
 const char *network_name(uint32_t network)
 {
-	static const char *const names[] = { "none", "none", "private", "egress-unpoliced" };
+	static const char *const names[] = { "none", "none", "private", "egress-unpoliced",
+					     "shared" };
 
 	return network < sizeof(names) / sizeof(names[0]) ? names[network] : "other";
 }

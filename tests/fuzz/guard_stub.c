@@ -64,3 +64,16 @@ int guard_flows_cut(int namespace_fd, uint32_t *ret_count)
 	(void)ret_count;
 	return -EOPNOTSUPP;
 }
+
+int guard_shared_load(struct guard *guard, char *ret_why, size_t why_bytes)
+{
+	(void)guard;
+	(void)ret_why;
+	(void)why_bytes;
+	return -EOPNOTSUPP;
+}
+
+bool guard_shared_is_loaded(const struct guard *guard)
+{
+	return guard != NULL;
+}

@@ -106,7 +106,7 @@ Test(cli_params, what_is_wrong_is_refused_and_never_clamped)
 		{ VERB_RUN, "-m" },
 		{ VERB_RUN, "--pids 0 x -- y" },
 		{ VERB_RUN, "--pids 99999999999 x -- y" },
-		{ VERB_RUN, "--network shared x -- y" },
+		{ VERB_RUN, "--network host x -- y" },
 		{ VERB_RUN, "--network nonesuch x -- y" },
 		{ VERB_RUN, "--rm=yes x -- y" },
 		{ VERB_RUN, "--label novalue x -- y" },

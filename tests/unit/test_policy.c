@@ -52,7 +52,7 @@ static const struct bad {
 	  "2:21 processes.ptrace: unknown value; one of inside, deny" },
 	{ "name: x\nprocesses: {bpf: [deny]}\n", "2:18 processes.bpf: expected a word" },
 	{ "name: x\nnetwork: {mode: public}\n",
-	  "2:17 network.mode: unknown value; one of none, private" },
+	  "2:17 network.mode: unknown value; one of none, private, shared" },
 	{ "name: x\nnetwork: {egress: {alow: [192.0.2.1]}}\n",
 	  "2:20 network.egress.alow: unknown field; did you mean allow?" },
 	{ "name: x\nnetwork: {egress: {allow: 192.0.2.1}}\n",

@@ -159,6 +159,11 @@ enum dsec_network {
 	DSEC_NETWORK_PRIVATE = 2, /* a network namespace of its own, with loopback */
 	/* ... and a way out that no policy watches, for set-up work; marked wherever it shows */
 	DSEC_NETWORK_EGRESS_UNPOLICED = 3,
+	/*
+	 * A network namespace of many of the tenant's sandboxes: each has loopback, with every port
+	 * its own, and reaches nobody else. Its abstract unix names are refused.
+	 */
+	DSEC_NETWORK_SHARED = 4,
 };
 
 /* Bits of an exec's result. */

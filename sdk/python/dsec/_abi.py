@@ -328,6 +328,7 @@ DSEC_NETWORK_DEFAULT = 0
 DSEC_NETWORK_NONE = 1
 DSEC_NETWORK_PRIVATE = 2
 DSEC_NETWORK_EGRESS_UNPOLICED = 3
+DSEC_NETWORK_SHARED = 4
 
 
 class Network(enum.StrEnum):
@@ -335,6 +336,7 @@ class Network(enum.StrEnum):
     NONE = "none"
     PRIVATE = "private"
     EGRESS_UNPOLICED = "egress-unpoliced"
+    SHARED = "shared"
 
 
 NETWORKS: dict[int, Network] = {
@@ -342,6 +344,7 @@ NETWORKS: dict[int, Network] = {
     1: Network.NONE,
     2: Network.PRIVATE,
     3: Network.EGRESS_UNPOLICED,
+    4: Network.SHARED,
 }
 
 DSEC_RESULT_UNPOLICED = 1

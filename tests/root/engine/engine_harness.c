@@ -215,9 +215,8 @@ bool engine_start(struct engine *e, const struct engine_options *options)
 		return false;
 	}
 	e->first_pid = engine_pid(e);
-	objects_read(e);
 	e->d = engine_connect(e);
-	e->fd_count = process_fd_count(e->first_pid);
+	engine_baseline(e);
 	return e->d != NULL;
 }
 

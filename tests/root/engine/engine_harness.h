@@ -85,6 +85,8 @@ int engine_wait(struct engine *e, unsigned ms);
 void engine_expect_gone(struct engine *e);
 /* It holds nothing but what an idle engine holds; waits for it. */
 void engine_expect_idle(struct engine *e);
+/* What it holds now is what an idle engine holds: it loads some things for the first who asks. */
+void engine_baseline(struct engine *e);
 /* A connection of its own; NULL is noted. */
 struct dsec *engine_connect(struct engine *e);
 bool engine_log_has(const struct engine *e, const char *text);

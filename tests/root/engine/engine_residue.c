@@ -377,3 +377,9 @@ void engine_expect_idle(struct engine *e)
 	if (!e->options.is_hurt)
 		expect(engine_pid(e) == e->first_pid);
 }
+
+void engine_baseline(struct engine *e)
+{
+	objects_read(e);
+	e->fd_count = process_fd_count(engine_pid(e));
+}

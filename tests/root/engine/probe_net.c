@@ -7,6 +7,9 @@
  *	pour WHERE PORT BYTES		sends that many bytes and their hash, and ends
  *	reach ADDRESS PORT		who is there: "open", or the error
  *	send ADDRESS PORT		one datagram
+ *	sweep PORT COUNT		how many of the first COUNT addresses of `shared` are
+ *					"open", "denied" or "other", IPv4 and IPv6 together
+ *	hog				binds ports until it gets no more, says how many, keeps them
  *
  * WHERE: 4, 6: a loopback; 4any, 6any: a wildcard of one family; any: of both.
  */
@@ -17,11 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 256 << 10 };
+enum { BUFFER_BYTES = 256 << 10, HOG_REFUSED_MAX = 64 };
 
 static char buffer[BUFFER_BYTES];
 
@@ -188,9 +192,85 @@ static void send_one(const char *text, uint16_t port)
 	must(sendto(fd, "x", 1, 0, &address.any, bytes), "send");
 }
 
+static int connect_errno(const char *text, uint16_t port)
+{
+	socklen_t bytes;
+	union address address = address_of(text, port, &bytes);
+	int fd = socket(address.any.sa_family, SOCK_STREAM, 0), r;
+
+	must(fd, "socket");
+	r = connect(fd, &address.any, bytes) < 0 ? errno : 0;
+	(void)close(fd);
+	return r;
+}
+
+static void sweep(uint16_t port, unsigned count)
+{
+	unsigned open = 0, denied = 0, other = 0;
+
+	for (unsigned i = 1; i <= 2 * count; i++) {
+		const unsigned number = (i + 1) / 2;
+		char text[64];
+		int r;
+
+		if (i % 2)
+			(void)snprintf(text, sizeof text, "10.64.%u.%u", number >> 8, number & 255);
+		else
+			(void)snprintf(text, sizeof text, "fd5e:ec::%x", number);
+		r = connect_errno(text, port);
+		open += r == 0;
+		denied += r == EPERM;
+		other += r && r != EPERM;
+	}
+	printf("open %u denied %u other %u\n", open, denied, other);
+}
+
+/* For ever, or -1. */
+static int port_take(unsigned port)
+{
+	const struct sockaddr_in at = { .sin_family = AF_INET,
+					.sin_port = htons((uint16_t)port),
+					.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	must(fd, "socket");
+	if (bind(fd, (const struct sockaddr *)&at, sizeof at) == 0)
+		return fd;
+	(void)close(fd);
+	return -1;
+}
+
+/* First those that connect() is given, which nobody gets. */
+static void hog(void)
+{
+	struct rlimit files;
+	int taken = 0, refused = 0;
+
+	must(getrlimit(RLIMIT_NOFILE, &files), "limit");
+	files.rlim_cur = files.rlim_max;
+	must(setrlimit(RLIMIT_NOFILE, &files), "limit");
+	for (unsigned port = 36000; port < 36000 + HOG_REFUSED_MAX; port++)
+		if (port_take(port) >= 0)
+			exit(3);
+	for (unsigned port = 1; refused < HOG_REFUSED_MAX && port < 65536; port++) {
+		int fd = port_take(port);
+
+		taken += fd >= 0;
+		refused = fd >= 0 ? 0 : refused + 1;
+	}
+	printf("%d\n", taken);
+	(void)fflush(stdout);
+	for (;;)
+		(void)pause();
+}
+
 int main(int argc, char **argv)
 {
-	if (argc > 3 && strcmp(argv[1], "reach") == 0)
+	if (argc > 1 && strcmp(argv[1], "hog") == 0)
+		hog();
+	else if (argc > 3 && strcmp(argv[1], "sweep") == 0)
+		sweep((uint16_t)atoi(argv[2]), (unsigned)atoi(argv[3]));
+	else if (argc > 3 && strcmp(argv[1], "reach") == 0)
 		reach(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc > 3 && strcmp(argv[1], "send") == 0)
 		send_one(argv[2], (uint16_t)atoi(argv[3]));

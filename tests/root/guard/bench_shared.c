@@ -153,6 +153,8 @@ int main(void)
 	options = tree_options(&tree);
 	r = guard_open(&options, why, sizeof(why), &guard);
 	if (r == 0)
+		r = guard_shared_load(guard, why, sizeof(why));
+	if (r == 0)
 		r = guard_network_set(guard, tree.ids[TREE_SLOT1], true);
 	if (r == 0)
 		r = guard_shared_set(guard, tree.ids[TREE_SLOT0], &what);

@@ -206,7 +206,6 @@ static void setup(void)
 	world_make();
 	tree_make(&tree);
 	options = tree_options(&tree);
-	options.with_shared = false; /* it takes a while in a guest */
 	cr_assert_eq(guard_open(&options, why, sizeof(why), &guard), 0);
 	cr_assert(guard_capabilities(guard) & GUARD_EGRESS, "%s", why);
 	cr_assert_eq(guard_violations_open(guard, 0, &stream), 0);

@@ -76,6 +76,8 @@ static int engine_start(struct guard **ret, char *why, size_t why_bytes)
 	struct guard_options options = tree_options(&tree);
 	int r = guard_open(&options, why, why_bytes, ret);
 
+	if (r == 0)
+		(void)guard_shared_load(*ret, NULL, 0); /* the capabilities tell */
 	/* Of kernels, not of engines. */
 	return r < 0 ? r : (int)(guard_capabilities(*ret) & ~(uint32_t)GUARD_LSM);
 }

@@ -85,7 +85,9 @@ static void setup(void)
 	tree_make(&tree);
 	options = tree_options(&tree);
 	cr_assert_eq(guard_open(&options, why, sizeof(why), &guard), 0);
-	cr_assert(guard_capabilities(guard) & GUARD_SHARED, "%s", why);
+	cr_assert_not(guard_capabilities(guard) & GUARD_SHARED);
+	cr_assert_eq(guard_shared_load(guard, why, sizeof(why)), 0, "%s", why);
+	cr_assert(guard_capabilities(guard) & GUARD_SHARED);
 	shared_set(TREE_SLOT0, 3, 512);
 	shared_set(TREE_SLOT1, 4, 512);
 }

@@ -136,7 +136,6 @@ struct guard_options tree_options(const struct tree *tree)
 		.cgroup_id = tree->ids[TREE_ROOT],
 		.cgroup_level = tree->root_level,
 		.shards = 2,
-		.with_shared = true,
 		.with_egress = true,
 		.shard_cgroup_ids = &tree->ids[TREE_SHARD0],
 		.engine_pid = getpid(),

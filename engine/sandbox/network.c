@@ -1,0 +1,107 @@
+/*
+ * Networks of creates, before anything is built. Called by create.c. Must hold: what `shared` needs
+ * is loaded once, on the control thread, since it takes 30 ms; a failure is logged once and stays.
+ */
+#include "engine/sandbox/network.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "bpf/guard.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/config.h"
+#include "engine/control.h"
+#include "engine/policy/policies.h"
+#include "engine/sandbox/create_policy.h"
+#include "engine/shard.h"
+
+struct status network_check(const struct config *config, uint32_t network)
+{
+	if (network > DSEC_NETWORK_SHARED)
+		return create_invalid("network", -EINVAL,
+				      "none, private, shared or egress-unpoliced");
+	if (network != DSEC_NETWORK_EGRESS_UNPOLICED || config->egress_range)
+		return STATUS_OK;
+	return status_unsupported("create", "network",
+				  "this engine has no egress: start dsecd with --egress RANGE");
+}
+
+struct status network_fits(const struct policy *policy, uint32_t network)
+{
+	static const enum policy_network needs[] = {
+		[DSEC_NETWORK_PRIVATE] = POLICY_NETWORK_PRIVATE,
+		[DSEC_NETWORK_SHARED] = POLICY_NETWORK_SHARED,
+		[DSEC_NETWORK_EGRESS_UNPOLICED] = POLICY_NETWORK_ANY,
+	};
+	static const char *const modes[] = {
+		[POLICY_NETWORK_NONE] = "the policy has network.mode none",
+		[POLICY_NETWORK_PRIVATE] = "the policy has network.mode private",
+		[POLICY_NETWORK_SHARED] = "the policy has network.mode shared",
+	};
+
+	if (needs[network] <= policy->network)
+		return STATUS_OK;
+	return create_invalid("network", -EACCES, modes[policy->network]);
+}
+
+enum box_network network_of(uint32_t network)
+{
+	switch (network) {
+	case DSEC_NETWORK_PRIVATE:
+		return BOX_NETWORK_PRIVATE;
+	case DSEC_NETWORK_EGRESS_UNPOLICED:
+		return BOX_NETWORK_EGRESS;
+	case DSEC_NETWORK_SHARED:
+		return BOX_NETWORK_SHARED;
+	default:
+		return BOX_NETWORK_NONE;
+	}
+}
+
+static void want_answered(struct mail *mail, void *owner)
+{
+	struct network_want *want = container_of(mail, struct network_want, mail);
+
+	(void)owner; /* want->shard */
+	want->ready(want, want->result);
+}
+
+static void want_arrived(struct mail *mail, void *owner)
+{
+	struct network_want *want = container_of(mail, struct network_want, mail);
+	struct control *control = owner;
+	char why[512];
+
+	want->result = guard_shared_load(want->shard->node->guard, why, sizeof why);
+	why[strcspn(why, "\n")] = '\0';
+	if (*why)
+		log_warning("guard: %s, continuing", why);
+	want->mail.deliver = want_answered;
+	mail_send(control_io(control), want->shard->io, &want->mail);
+}
+
+int network_get(struct network_want *want)
+{
+	const struct node *node = want->shard->node;
+
+	if (want->network != DSEC_NETWORK_SHARED)
+		return 0;
+	if (!node->guard)
+		return -EOPNOTSUPP;
+	if (guard_shared_is_loaded(node->guard))
+		return 0;
+	want->mail.deliver = want_arrived;
+	mail_send(want->shard->io, control_io(node->control), &want->mail);
+	return -EAGAIN;
+}
+
+struct status network_failed(int result)
+{
+	if (result >= 0)
+		return STATUS_OK;
+	if (result == -ENOMEM)
+		return status_of_errno(result, "create", "network");
+	return status_unsupported("create", "network",
+				  "this host cannot keep sandboxes apart in one: see dsecd's log");
+}
