@@ -199,6 +199,8 @@ int main(int argc, char **argv)
 		abort();
 	if (!strcmp(what, "serve"))
 		return serve((unsigned short)atoi(argv[2]));
+	if (!strcmp(what, "socket"))
+		return socket(AF_INET, SOCK_STREAM, 0) < 0;
 	if (!strcmp(what, "sleep"))
 		return (int)sleep(3600);
 	return 99;

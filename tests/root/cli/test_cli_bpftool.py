@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""docs/bpftool.md: its commands, as they stand there, say what a sandbox may do and what it tried."""
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from test_cli_engine import PROGRAM, RUN_S, EngineFixture  # noqa: E402
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/bpftool.md"
+TRIED = 7
+
+
+class BpftoolTest(EngineFixture):
+    def page_run(self, sandbox):
+        """What the commands of each heading say."""
+        script = "set -e -o pipefail\n"
+        headings = ["", *re.split(r"^## (.*)$", PAGE.read_text(), flags=re.MULTILINE)]
+        for heading, text in zip(headings[::2], headings[1::2]):
+            script += f"echo '=== {heading}'\n" + "".join(
+                re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+        ran = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, timeout=RUN_S,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "INSTANCE": self.instance, "ID": sandbox},
+        )
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        parts = re.split(r"^=== (.*)$", ran.stdout, flags=re.MULTILINE)
+        return dict(zip(parts[1::2], parts[2::2]))
+
+    def test_the_page_tells_what_a_sandbox_may_do_and_what_it_tried(self):
+        path = self.folder / "held.yaml"
+        path.write_text("name: held\nfiles: {protect: [/program]}\n"
+                        "ioctls: {deny: [0x1234]}\n")
+        self.good("policy", "load", str(path))
+        self.addCleanup(self.ask, "policy", "rm", "held")
+        sandbox, other = self.create("--policy", "held"), self.create("--policy", "held")
+        for _ in range(TRIED):
+            self.ask("exec", sandbox, "--", PROGRAM, "socket")
+        told = self.page_run(sandbox)
+        self.assertIn('"name": "held"', told["What it may do"])
+        for rule in ("files.protect /program", "ioctls.deny 0x1234"):
+            self.assertIn(f'"text": "{rule}"', told["What it may do"])
+        self.assertRegex(told["What it may do"], r'"value": 4660')
+        self.assertRegex(told["What it tried"], rf'"rule": 32768,\s*"hook": 1\s[^}}]*}},\s*'
+                         rf'"value": {{\s*"count": {TRIED},')
+        for name in ("dsec_socket", "cgroup"):
+            self.assertIn(name, told["What enforces it"])
+        if "bpf-lsm" in self.good("policy", "show", "held", "--effective"):
+            self.assertRegex(told["What enforces it"], r"prog_type lsm")
+        self.assertNotIn('"count"', self.tallies_of(other))
+
+    def tallies_of(self, sandbox):
+        """Of one that tried nothing: the commands but for the grep that finds nothing."""
+        page = PAGE.read_text().replace('"\\"cgroup_id\\": $CGROUP,"', '"\\"cgroup_id\\": $CGROUP," || true')
+        blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        ran = subprocess.run(
+            ["bash", "-c", blocks[0] + blocks[1] + blocks[3]], capture_output=True, text=True,
+            timeout=RUN_S, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "INSTANCE": self.instance,
+                                "ID": sandbox},
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return ran.stdout
+
+
+if __name__ == "__main__":
+    unittest.main()
