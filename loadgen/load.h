@@ -63,10 +63,10 @@ const struct load_scenario *load_scenario_find(const char *name);
 
 struct load_options {
 	const struct load_scenario *scenario;
-	double seconds, warmup_seconds, rate_per_s; /* rate 0: closed loop */
-	uint32_t in_flight, count, probe_every;	    /* probe_every 0: never */
-	const char *image, *program, *probe;
-	const char *echo; /* the program of functions */
+	double seconds, warmup_seconds, rate_per_s;   /* rate 0: closed loop */
+	uint32_t in_flight, count, probe_every;	      /* probe_every 0: never */
+	const char *image, *policy, *program, *probe; /* policy NULL: the default */
+	const char *echo;			      /* the program of functions */
 	uint32_t spin_us; /* before sleeping, as dsec_open_opts has it */
 	uint32_t network; /* enum dsec_network */
 	bool is_fresh_root;

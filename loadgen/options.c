@@ -29,6 +29,7 @@ static const char help[] =
 	"  --count N           hold, burst: so many sandboxes (1000)\n"
 	"  --hold S            hold: and for so long (2)\n"
 	"  --image NAME        (debian)\n"
+	"  --policy NAME       of each sandbox (default)\n"
 	"  --network NAME      none, private or shared (none)\n"
 	"  --fresh-root        never a reused root file system\n"
 	"  --program PATH      freestanding program to run (/usr/libexec/dsec/tiny-exit)\n"
@@ -54,6 +55,7 @@ enum choice {
 	CHOICE_COUNT,
 	CHOICE_HOLD,
 	CHOICE_IMAGE,
+	CHOICE_POLICY,
 	CHOICE_NETWORK,
 	CHOICE_FRESH_ROOT,
 	CHOICE_PROGRAM,
@@ -79,6 +81,7 @@ static const struct option choices[] = {
 	{ "count", required_argument, NULL, CHOICE_COUNT },
 	{ "hold", required_argument, NULL, CHOICE_HOLD },
 	{ "image", required_argument, NULL, CHOICE_IMAGE },
+	{ "policy", required_argument, NULL, CHOICE_POLICY },
 	{ "network", required_argument, NULL, CHOICE_NETWORK },
 	{ "fresh-root", no_argument, NULL, CHOICE_FRESH_ROOT },
 	{ "program", required_argument, NULL, CHOICE_PROGRAM },
@@ -156,6 +159,9 @@ static int load_option_take(struct load_options *load, enum choice choice, const
 		return count_parse(value, 1, COUNT_MAX, &load->probe_every);
 	case CHOICE_IMAGE:
 		load->image = value;
+		return 0;
+	case CHOICE_POLICY:
+		load->policy = value;
 		return 0;
 	case CHOICE_PROGRAM:
 		load->program = value;

@@ -49,6 +49,7 @@ static int64_t create_send(const struct requester *requester, const struct dsec_
 		.size = sizeof(opts),
 		.count = 1,
 		.image = options->image,
+		.policy = options->policy,
 		.network = options->network,
 		.flags = options->is_fresh_root ? DSEC_CREATE_FRESH_ROOT : 0,
 		.labels = &label,

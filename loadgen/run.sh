@@ -8,7 +8,8 @@
 #
 # --quick: shorter everywhere, under five minutes on a machine that is set up. --json: one object
 # per scenario, one a line. STEPs: work, load (both); and only when asked for, minutes each: storms
-# (a neighbour beside sandboxes that do their worst), hostile (a good client beside hostile ones).
+# (a neighbour beside sandboxes that do their worst), policy (sandboxes with ready-made policies, and what
+# calls cost in them), hostile (a good client beside hostile ones).
 # In ${XDG_CACHE_HOME:-~/.cache}/dsec: the images, what was fetched, and the log of the engine.
 # DSEC_BUILD: a build folder to use in place of build/release; it is not built then.
 # DSEC_INSTANCE: the engine's name, in place of loadgen.
@@ -88,6 +89,7 @@ engine_steps() {
 	[[ ,$only, != *,work,* ]] || work_run
 	[[ ,$only, != *,load,* ]] || load_run
 	[[ ,$only, != *,storms,* ]] || storms_run
+	[[ ,$only, != *,policy,* ]] || policy_run
 	engine_stop
 }
 
@@ -103,7 +105,7 @@ options_read() {
 		*) usage ;;
 		esac
 	done
-	[[ $only =~ ^(work|load|storms|hostile)(,(work|load|storms|hostile))*$ ]] || usage
+	[[ $only =~ ^(work|load|storms|policy|hostile)(,(work|load|storms|policy|hostile))*$ ]] || usage
 	[[ -z $json ]] || json=$(realpath -m "$json")
 	if [[ $quick ]]; then
 		seconds=4 short=3 floor_rounds=1 peer_seconds=1 peer_parallel=2,4 hold=1000
@@ -144,6 +146,7 @@ build_all() {
 	say "build"
 	mkdir -p build
 	quietly 300 "$run/cmake.log" cmake --preset release || die "cmake failed"
+	[[ ,$only, != *,policy,* ]] || targets+=(bench_policy)
 	[[ ,$only, != *,hostile,* ]] || targets+=("${hostile_programs[@]/#/test_hostile_}")
 	quietly 900 "$run/build.log" cmake --build --preset release -j "$(nproc)" --target \
 		"${targets[@]}" || die "the build failed"
@@ -363,6 +366,27 @@ storms_run() {
 			fail "storms, $setting"
 	done
 	[[ -z $json ]] || cat "$run/storms.json" >>"$json"
+}
+
+# ---- policies ----
+
+# In turn, so that what else the machine does falls on all of them.
+policy_run() {
+	local round policy
+
+	say "policies: $(uname -r), $(nproc) CPUs"
+	: >"$run/policy.json"
+	for ((round = 1; round <= floor_rounds; round++)); do
+		for policy in default no-network fncall; do
+			quiet_wait 5
+			timeout --foreground -k 10 $((short + 180)) "$build/loadgen/dsec-loadgen" \
+				--instance "$instance" --name "$policy-$round" --scenario ready \
+				--seconds "$short" --image "$image" --policy "$policy" \
+				--json "$run/policy.json" || fail "policy $policy"
+		done
+	done
+	timeout --foreground -k 10 300 "$build/tests/root/guard/bench_policy" || fail "bench_policy"
+	[[ -z $json ]] || cat "$run/policy.json" >>"$json"
 }
 
 # ---- hostile clients ----

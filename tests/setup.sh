@@ -9,7 +9,7 @@ packages=(
 	bpftool libbpf-dev libxdp-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
 	libjansson-dev libarchive-dev libyaml-dev libssl-dev zlib1g-dev
 	# testing
-	libcriterion-dev libuv1-dev iproute2 nftables procps util-linux strace zsh groff-base
+	libcriterion-dev libuv1-dev iproute2 nftables procps util-linux strace zsh groff-base xfsprogs
 	# the image, and the peers of the load generator
 	erofs-utils zstd mmdebstrap busybox-static bubblewrap crun runc
 )

@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..
 # The guest's disks and root, then what Debian's kernel loads for DSec and its tests when asked: nobody
 # does in a guest.
-modules=(virtio_blk 9p 9pnet_virtio ext4 overlay erofs inet_diag tcp_diag veth tun loop nft_chain_nat nft_masq nft_ct)
+modules=(virtio_blk 9p 9pnet_virtio ext4 overlay erofs inet_diag tcp_diag veth tun loop xfs nft_chain_nat nft_masq nft_ct)
 suites=(trixie trixie-backports bookworm-backports sid)
 tmp=
 
@@ -30,13 +30,16 @@ die() {
 }
 
 main() {
-	local kept=$kernels/$series
+	local kept
+
+	# One folder per list of modules: trees that want different ones do not fetch by turns.
+	kept=$kernels/$series-$(cksum <<<"${modules[*]}" | cut -d ' ' -f 1)
 
 	mkdir -p "$kernels"
 	exec 9>"$kernels/.lock"
 	flock -w 600 9 || die "another kernel.sh has held $kernels for ten minutes"
 	rm -rf "$kernels"/.new.??????
-	# Another list of modules: fetched anew.
+	# Not whole, or of another list with this sum.
 	if [[ $(cat "$kept/wanted" 2>/dev/null) != "${modules[*]}" ]]; then
 		tmp=$(mktemp -d "$kernels/.new.XXXXXX")
 		trap 'rm -rf "$tmp"' EXIT

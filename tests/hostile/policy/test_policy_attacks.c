@@ -14,6 +14,7 @@
 #include "engine/base/cleanup.h"
 #include "tests/hostile/policy/attack.h"
 #include "tests/hostile/policy/place.h"
+#include "tests/hostile/policy/xfs.h"
 
 static struct place place;
 
@@ -103,6 +104,18 @@ static void neither_rings_nor_mounts_are_made_where_a_policy_has_none(void)
 	expect_all(&closed_group, TREE_SLOT1, NULL);
 }
 
+static void files_of_an_xfs_are_intact_with_a_policy_and_swapped_without(void)
+{
+	if (!xfs_mount(&place))
+		cr_assert_fail("a guest has XFS: tests/vm/kernel.sh");
+	place_hold(&place, place.attacked);
+	expect_swap(&place, &(struct swapper){ TREE_STRANGER, 0, false, "outside" });
+	expect_swap(&place, &(struct swapper){ TREE_SLOT0, EPERM, false, "inside" });
+	expect_swap(&place, &(struct swapper){ TREE_LEAF, EPERM, false, "below" });
+	expect_swap(&place, &(struct swapper){ TREE_SLOT1, 0, false, "a neighbour" });
+	xfs_unmount(&place);
+}
+
 /* One test: to load the programs takes most of the time. */
 Test(policy_attacks, each_is_refused_inside_and_works_for_a_neighbour)
 {
@@ -116,4 +129,5 @@ Test(policy_attacks, each_is_refused_inside_and_works_for_a_neighbour)
 	no_route_leads_to_a_socket_that_is_refused();
 	others_and_the_machine_are_out_of_reach();
 	neither_rings_nor_mounts_are_made_where_a_policy_has_none();
+	files_of_an_xfs_are_intact_with_a_policy_and_swapped_without();
 }

@@ -48,7 +48,7 @@ class BpftoolTest(EngineFixture):
         for name in ("dsec_socket", "cgroup"):
             self.assertIn(name, told["What enforces it"])
         if "bpf-lsm" in self.good("policy", "show", "held", "--effective"):
-            self.assertRegex(told["What enforces it"], r"prog_type lsm")
+            self.assertRegex(told["What enforces it"], r"\d+: lsm  name dsec_file_open")
         self.assertNotIn('"count"', self.tallies_of(other))
 
     def tallies_of(self, sandbox):
