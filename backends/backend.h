@@ -96,8 +96,6 @@ struct backend_options {
 	void (*launcher_lost)(void *owner);
 	/* It does not answer any more: the owner kills the process; then it is lost. */
 	void (*launcher_stuck)(void *owner, int pid);
-	/* A box makes processes too fast. May be NULL. */
-	void (*box_throttled)(void *owner, struct box *box, const struct box_throttle *what);
 	/* Nothing runs in a box's cgroup any more, and nobody else has it yet. May be NULL. */
 	void (*box_emptied)(void *owner, uint64_t cgroup_id);
 };
@@ -146,6 +144,8 @@ struct box {
 	void *owner;
 	/* error: -errno, and then nothing of it is left; box->failed_step says where */
 	void (*built)(struct box *box, int error);
+	/* Something in it makes processes too fast, or does not any more. May be NULL. */
+	void (*throttled)(struct box *box, const struct box_throttle *what);
 	void (*died)(struct box *box, int status); /* PID 1 ended unasked; unwind it now */
 	void (*gone)(struct box *box);		   /* unwound: nothing of it is left */
 	const char *failed_step;

@@ -34,6 +34,7 @@ LIMIT_IS_SAME(CPU);
 LIMIT_IS_SAME(SWAP);
 LIMIT_IS_SAME(IO);
 LIMIT_IS_SAME(IO_WEIGHT);
+LIMIT_IS_SAME(PROCESSES);
 
 static int node_identify(struct node *node)
 {

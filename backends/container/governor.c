@@ -102,10 +102,15 @@ static int freeze_open(int cgroup_fd, uint64_t id)
 	return fd < 0 ? -errno : fd;
 }
 
-/* -ENODEV: the cgroup has gone. */
 static int freeze_write(int fd, const char *state)
 {
 	return pwrite(fd, state, 1, 0) < 0 ? -errno : 0;
+}
+
+/* Its cgroup was removed, or is about to be: nobody is in it. */
+static bool is_gone(int error)
+{
+	return error == -ENODEV || error == -ENOENT;
 }
 
 /* ---- telling the shard ---- */
@@ -116,11 +121,12 @@ static void mail_arrived(struct mail *mail, void *owner)
 	struct governor_mail *m = container_of(mail, struct governor_mail, mail);
 	struct containers *c = m->c;
 	const struct slot *slot = slots_find(&c->slots, m->slot);
+	struct box *box = slot && slot->holder ? &slot->holder->box : NULL;
 
 	(void)owner;
-	if (slot && slot->holder && slot->cgroup_id == m->cgroup_id &&
-	    slot->sandboxes == m->sandbox && c->options.box_throttled)
-		c->options.box_throttled(c->options.owner, &slot->holder->box, &m->what);
+	if (box && box->throttled && slot->cgroup_id == m->cgroup_id &&
+	    slot->sandboxes == m->sandbox)
+		box->throttled(box, &m->what);
 	free(m);
 }
 
@@ -193,7 +199,7 @@ static void leaf_thaw(struct timer *timer)
 	(void)guard_churn_leave(g->churn, leaf->who.cgroup_id, leaf->who.sandbox, PROBE);
 	r = freeze_write(leaf->freeze_fd, "0");
 	now_ns = io_clock_ns(g->io);
-	if (r < 0 && r != -ENODEV) {
+	if (r < 0 && !is_gone(r)) {
 		leaf_timer(leaf, now_ns + RETRY_MS * NS_PER_MS, leaf_thaw);
 		return;
 	}

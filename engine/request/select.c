@@ -288,6 +288,8 @@ static void stats_row(struct part *part, struct sandbox *sandbox, const struct b
 		.network_sent_bytes = usage->network_sent_bytes,
 		.execs_running = sandbox->exec_count,
 		.execs_total = sandbox->exec_next - 1,
+		.throttles = sandbox->throttles,
+		.throttled_us = sandbox->throttled_us,
 	};
 	struct emission e = {
 		.kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body, .bytes = sizeof body

@@ -140,7 +140,7 @@ static struct status check_fields(struct creation *creation)
 		return create_invalid("on_disconnect", -EINVAL, "keep, destroy or pause");
 	if (c->on_disconnect == DSEC_DISCONNECT_PAUSE)
 		return status_unsupported("create", "on_disconnect", no_pause);
-	if (!wire_is_zero(c->reserved, sizeof c->reserved))
+	if (c->reserved0 || !wire_is_zero(c->reserved, sizeof c->reserved))
 		return create_invalid("reserved", -EINVAL, NULL);
 	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);
 	if (r < 0 || !*creation->image.name)
@@ -359,6 +359,7 @@ static struct status create_one(struct creation *creation, uint32_t index)
 	sandbox->creator = part;
 	sandbox->index = index;
 	sandbox->box->built = box_built;
+	sandbox->box->throttled = sandbox_throttled;
 	part->running++;
 	shard->backend->class->box_build(sandbox->box);
 	return STATUS_OK;

@@ -6,6 +6,7 @@
 #include "engine/sandbox/limits.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "engine/config.h"
@@ -41,6 +42,9 @@ static const struct limit limits[] = {
 	  DSEC_LIMIT_IO, REMEDY("no io controller for the images' disk") },
 	{ "io_weight", FIELD(io_weight, FIELD_32), 1, 10000, "from 1 to 10000",
 	  DSEC_LIMIT_IO_WEIGHT, REMEDY("no io.weight on cgroup v2 here") },
+	{ "processes_per_s", FIELD(processes_per_s, FIELD_32), 1, 1000000,
+	  "from 1 to 1000000, or unlimited", DSEC_LIMIT_PROCESSES,
+	  REMEDY("no BPF, or no cgroups by id, for the governor") },
 	{ "disk", FIELD(disk_bytes, FIELD_64), 1 << 16, 1ull << 46, "64 KiB to 64 TiB", 0, NULL },
 	{ "inodes", FIELD(inodes, FIELD_64), 16, 1ull << 31, "from 16 to 2147483648", 0, NULL },
 	{ "output_limit", FIELD(output_limit_bytes, FIELD_64), 1, OUTPUT_LIMIT_BYTES_MAX,
@@ -53,6 +57,12 @@ static uint64_t limit_value(const struct dsec_wire_create *wish, const struct li
 	const char *field = (const char *)wish + limit->at;
 
 	return limit->bytes == FIELD_64 ? *(const uint64_t *)field : *(const uint32_t *)field;
+}
+
+/* It may be asked for by name that there be none. */
+static bool limit_is_lifted(const struct limit *limit, uint64_t value)
+{
+	return limit->bit == DSEC_LIMIT_PROCESSES && value == DSEC_PROCESSES_UNLIMITED;
 }
 
 static struct status limit_invalid(const char *name, const char *detail)
@@ -71,7 +81,7 @@ struct status limits_check(const struct dsec_wire_create *wish, uint32_t unenfor
 		const struct limit *limit = &limits[i];
 		uint64_t value = limit_value(wish, limit);
 
-		if (!value)
+		if (!value || limit_is_lifted(limit, value))
 			continue;
 		if (value < limit->min || value > limit->max)
 			return limit_invalid(limit->name, limit->range);
@@ -97,7 +107,9 @@ struct box_limits limits_of(const struct config *config, const struct dsec_wire_
 		.cpu_weight = wish->cpu_weight,
 		.cpu_max_permille = wish->cpu_max_permille,
 		.io_weight = wish->io_weight,
-		.processes_per_s = config->processes_per_s,
+		.processes_per_s = wish->processes_per_s == DSEC_PROCESSES_UNLIMITED ? 0 :
+				   wish->processes_per_s ? wish->processes_per_s :
+							   config->processes_per_s,
 		.sched_idle = !!(wish->flags & DSEC_CREATE_SCHED_IDLE),
 	};
 }
@@ -108,5 +120,6 @@ uint32_t limits_in_force(const struct box_limits *l)
 	       (l->pids_max ? DSEC_LIMIT_PIDS : 0u) |
 	       (l->cpu_weight || l->cpu_max_permille ? DSEC_LIMIT_CPU : 0u) |
 	       (l->io_bytes_per_s ? DSEC_LIMIT_IO : 0u) |
-	       (l->io_weight ? DSEC_LIMIT_IO_WEIGHT : 0u);
+	       (l->io_weight ? DSEC_LIMIT_IO_WEIGHT : 0u) |
+	       (l->processes_per_s ? DSEC_LIMIT_PROCESSES : 0u);
 }

@@ -164,12 +164,29 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 		.io_weight = limits->io_weight,
 		.on_timeout = sandbox->on_timeout,
 		.output_limit_bytes = sandbox->output_limit_bytes,
+		.processes_per_s = limits->processes_per_s,
 		.policy = sandbox->policy ? sandbox->policy->guard.number : 0,
 		.rules_unenforced =
 			sandbox->policy ?
 				policy_unenforced(sandbox->policy, sandbox->box->rules_absent) :
 				0,
 	};
+}
+
+/* Leaves come and go one by one; it is told of once. */
+void sandbox_throttled(struct box *box, const struct box_throttle *what)
+{
+	struct sandbox *sandbox = box->owner;
+
+	if (what->kind == BOX_THROTTLE_BEGINS) {
+		if (sandbox->leaves_throttled++ == 0)
+			news_of_sandbox(sandbox, DSEC_TOPIC_THROTTLED);
+	} else if (what->kind == BOX_THROTTLE_THAWED) {
+		sandbox->throttles++;
+		sandbox->throttled_us += what->frozen_us;
+	} else if (sandbox->leaves_throttled && --sandbox->leaves_throttled == 0) {
+		news_of_sandbox(sandbox, DSEC_TOPIC_UNTHROTTLED);
+	}
 }
 
 /* ---- time ---- */

@@ -80,11 +80,13 @@ struct sandbox {
 	uint32_t network;		    /* enum dsec_network */
 	uint64_t cgroup_id;		    /* while it is watched, see engine/integrity */
 	struct sandbox *next_watched;
-	struct account *account; /* NULL: it broke no rule */
-	uint32_t taint;		 /* bits 1 << enum dsec_anomaly; it stays */
-	bool wanted_gone;	 /* destroy as soon as it is built */
-	struct image *image;	 /* used until it is freed; NULL: not described yet */
-	struct policy *policy;	 /* its version, likewise; of its phase */
+	struct account *account;   /* NULL: it broke no rule */
+	uint32_t taint;		   /* bits 1 << enum dsec_anomaly; it stays */
+	bool wanted_gone;	   /* destroy as soon as it is built */
+	uint32_t leaves_throttled; /* now */
+	uint64_t throttles, throttled_us;
+	struct image *image;   /* used until it is freed; NULL: not described yet */
+	struct policy *policy; /* its version, likewise; of its phase */
 	struct sandbox_phase phase;
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
@@ -128,6 +130,8 @@ uint64_t sandbox_ttl_ms(const struct sandbox *sandbox);
 void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter);
 /* Its lifetime or what counts for it changed: when it ends is reckoned anew. */
 void sandbox_reckon(struct sandbox *sandbox);
+/* What the governor did to a sandbox's box. */
+void sandbox_throttled(struct box *box, const struct box_throttle *what);
 /* An exec or an operation on a file began or ended: idle time starts anew. */
 void sandbox_touch(struct sandbox *sandbox);
 /* Its usage was read: it may be freed now. */

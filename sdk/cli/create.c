@@ -55,6 +55,7 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		.io_weight = (uint32_t)o->io_weight,
 		.on_timeout = (uint32_t)o->on_timeout,
 		.output_limit_bytes = o->output_limit_bytes,
+		.processes_per_s = (uint32_t)o->processes_per_s,
 	};
 
 	labels = select_labels(o, &opts.label_count);

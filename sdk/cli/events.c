@@ -31,6 +31,8 @@ static const struct {
 	{ DSEC_TOPIC_EXEC_STARTED, "exec-started" },
 	{ DSEC_TOPIC_EXEC_ENDED, "exec-ended" },
 	{ DSEC_TOPIC_PHASE, "phase" },
+	{ DSEC_TOPIC_THROTTLED, "throttled" },
+	{ DSEC_TOPIC_UNTHROTTLED, "unthrottled" },
 	{ DSEC_TOPIC_IMAGE_IMPORTED, "image-imported" },
 	{ DSEC_TOPIC_IMAGE_REPLACED, "image-replaced" },
 	{ DSEC_TOPIC_IMAGE_REMOVED, "image-removed" },

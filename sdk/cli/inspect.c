@@ -95,6 +95,8 @@ static void limits_show(const struct dsec_created *s)
 	}
 	if (s->io_weight)
 		(void)printf("%-12s %u\n", "io-weight", s->io_weight);
+	if (s->processes_per_s)
+		(void)printf("%-12s %u a second\n", "processes", s->processes_per_s);
 	if (s->output_limit_bytes) {
 		value_print_exact_bytes(s->output_limit_bytes, text);
 		line_show("output-limit", text);

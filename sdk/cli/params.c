@@ -23,6 +23,7 @@ enum param_type {
 	PARAM_BYTES,
 	PARAM_TIME,
 	PARAM_CPUS,   /* in thousandths */
+	PARAM_RATE,   /* a number, or "unlimited": the most there is */
 	PARAM_CHOICE, /* the number of the word in `value`, from 1 */
 	PARAM_LATER,  /* promised, and not there yet: refused by name, and in no help */
 };
@@ -103,6 +104,8 @@ static const struct param params[] = {
 	  "SIZE", "memory limit" },
 	{ "pids", 0, PARAM_NUMBER, MADE | VERB_CALL, FIELD(pids_max), 1, 4 << 20, "N",
 	  "processes at once" },
+	{ "processes-per-s", 0, PARAM_RATE, MADE, FIELD(processes_per_s), 1, UINT32_MAX, "N",
+	  "processes it may make a second, or \"unlimited\"; beyond, it is held back" },
 	{ "swap", 0, PARAM_BYTES, MADE, FIELD(swap_bytes), 1, 1ull << 46, "SIZE",
 	  "of its memory may be swapped out; else none of limited memory is" },
 	{ "cpus", 0, PARAM_CPUS, MADE, FIELD(cpu_permille), 10, 4096000, "N",
@@ -277,6 +280,9 @@ static int amount_parse(const struct param *p, const char *text, uint64_t *ret)
 		return value_parse_ms(text, ret);
 	case PARAM_CPUS:
 		return value_parse_permille(text, ret);
+	case PARAM_RATE:
+		*ret = UINT32_MAX;
+		return strcmp(text, "unlimited") ? value_parse_number(text, ret) : 0;
 	case PARAM_CHOICE:
 		return choice_parse(p->value, text, ret);
 	default:
@@ -347,6 +353,7 @@ static int param_set(const struct param *p, const char *option, const char *text
 	case PARAM_BYTES:
 	case PARAM_TIME:
 	case PARAM_CPUS:
+	case PARAM_RATE:
 	case PARAM_CHOICE:
 		break;
 	}

@@ -67,6 +67,7 @@ struct options {
 	const char *entrypoint; /* run: in place of the image's */
 	uint64_t output_bytes, idle_timeout_ms, kill_after_ms;
 	uint64_t output_limit_bytes; /* create, too */
+	uint64_t processes_per_s;    /* DSEC_PROCESSES_UNLIMITED */
 	bool input, tty, no_stream, detach;
 	struct texts ulimits; /* "NAME=SOFT[:HARD]" */
 	/* attach, logs */

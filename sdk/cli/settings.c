@@ -11,9 +11,13 @@ static const struct {
 	uint32_t limit; /* enum dsec_limit */
 	const char *name;
 } names[] = {
-	{ DSEC_LIMIT_MEMORY, "memory" }, { DSEC_LIMIT_SWAP, "swap" },
-	{ DSEC_LIMIT_PIDS, "pids" },	 { DSEC_LIMIT_CPU, "cpu" },
-	{ DSEC_LIMIT_IO, "io" },	 { DSEC_LIMIT_IO_WEIGHT, "io-weight" },
+	{ DSEC_LIMIT_MEMORY, "memory" },
+	{ DSEC_LIMIT_SWAP, "swap" },
+	{ DSEC_LIMIT_PIDS, "pids" },
+	{ DSEC_LIMIT_CPU, "cpu" },
+	{ DSEC_LIMIT_IO, "io" },
+	{ DSEC_LIMIT_IO_WEIGHT, "io-weight" },
+	{ DSEC_LIMIT_PROCESSES, "processes-per-s" },
 };
 
 const char *state_name(uint32_t state)
@@ -55,6 +59,7 @@ void settings_add(json_t *object, const struct dsec_created *s)
 	(void)json_object_set_new(object, "disk_bytes", json_amount(s->disk_bytes));
 	(void)json_object_set_new(object, "inodes", json_amount(s->inodes));
 	(void)json_object_set_new(object, "pids_max", json_integer(s->pids_max));
+	(void)json_object_set_new(object, "processes_per_s", json_integer(s->processes_per_s));
 	(void)json_object_set_new(object, "cpu_weight", json_integer(s->cpu_weight));
 	(void)json_object_set_new(object, "cpu_max_permille", json_integer(s->cpu_max_permille));
 	(void)json_object_set_new(object, "io_weight", json_integer(s->io_weight));

@@ -22,23 +22,18 @@ enum {
 	STATS_RECEIVED,
 	STATS_SENT,
 	STATS_DISK,
-	STATS_INODES
+	STATS_INODES,
+	STATS_THROTTLED
 };
 
 static const struct column columns[] = {
-	[STATS_EXECS] = { "EXECS", 7 },
-	[STATS_READ] = { "READ", 9 },
-	[STATS_WRITTEN] = { "WRITTEN", 9 },
-	[STATS_RECEIVED] = { "RECEIVED", 9 },
-	[STATS_SENT] = { "SENT", 9 },
-	[STATS_ID] = { "ID", 26 },
-	[STATS_PROCESSES] = { "PROCESSES", 9 },
-	[STATS_CPU] = { "CPU", 10 },
-	[STATS_MEMORY] = { "MEMORY", 9 },
-	[STATS_PEAK] = { "PEAK", 9 },
-	[STATS_DISK] = { "DISK", 9 },
-	[STATS_INODES] = { "INODES", 0 },
-	{ NULL, 0 },
+	[STATS_EXECS] = { "EXECS", 7 },		[STATS_READ] = { "READ", 9 },
+	[STATS_WRITTEN] = { "WRITTEN", 9 },	[STATS_RECEIVED] = { "RECEIVED", 9 },
+	[STATS_SENT] = { "SENT", 9 },		[STATS_ID] = { "ID", 26 },
+	[STATS_PROCESSES] = { "PROCESSES", 9 }, [STATS_CPU] = { "CPU", 10 },
+	[STATS_MEMORY] = { "MEMORY", 9 },	[STATS_PEAK] = { "PEAK", 9 },
+	[STATS_DISK] = { "DISK", 9 },		[STATS_INODES] = { "INODES", 8 },
+	[STATS_THROTTLED] = { "THROTTLED", 0 }, { NULL, 0 },
 };
 
 static void usage_json(const struct dsec_usage *usage)
@@ -60,6 +55,8 @@ static void usage_json(const struct dsec_usage *usage)
 				  json_amount(usage->network_received_bytes));
 	(void)json_object_set_new(object, "network_sent_bytes",
 				  json_amount(usage->network_sent_bytes));
+	(void)json_object_set_new(object, "throttles", json_amount(usage->throttles));
+	(void)json_object_set_new(object, "throttled_us", json_amount(usage->throttled_us));
 	(void)json_object_set_new(object, "execs_running", json_amount(usage->execs_running));
 	(void)json_object_set_new(object, "execs_total", json_amount(usage->execs_total));
 	(void)json_line(stdout, object); /* told at the end, by main() */
@@ -87,6 +84,8 @@ static void usage_show(const struct dsec_usage *usage)
 	table_bytes(&columns[STATS_DISK], usage->disk_bytes);
 	(void)snprintf(text, sizeof(text), "%" PRIu64, usage->inodes);
 	table_text(&columns[STATS_INODES], usage->inodes == UINT64_MAX ? "-" : text);
+	(void)snprintf(text, sizeof(text), "%" PRIu64 " ms", usage->throttled_us / 1000);
+	table_text(&columns[STATS_THROTTLED], usage->throttles ? text : "-");
 	table_end();
 }
 

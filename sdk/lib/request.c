@@ -32,6 +32,7 @@ static int create_pack(const struct dsec_create_opts *opts, struct submission *s
 		.io_bytes_per_s = opts->io_bytes_per_s,
 		.io_weight = opts->io_weight,
 		.output_limit_bytes = opts->output_limit_bytes,
+		.processes_per_s = opts->processes_per_s,
 		.on_timeout = opts->on_timeout,
 	};
 	struct pack pack;

@@ -90,6 +90,7 @@ static struct pack *create_choose(struct play *play)
 	create->swap_bytes = create->network == DSEC_NETWORK_PRIVATE ? 1 << 20 : 0;
 	create->io_weight = create->on_disconnect * 7;
 	create->output_limit_bytes = create->on_disconnect * 200;
+	create->processes_per_s = create->idle_ttl_s * 100;
 	pack_text(pack, &create->image, images[choose(c, 6)]);
 	if (choose(c, 4) == 3)
 		pack_text(pack, &create->hostname, "host");

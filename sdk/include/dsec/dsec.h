@@ -286,6 +286,11 @@ struct dsec_create_opts {
 	uint64_t io_bytes_per_s;	/* read and written, each, of the disk below the images */
 	uint32_t io_weight, on_timeout; /* enum dsec_on_timeout */
 	uint64_t output_limit_bytes;	/* of each exec that has none of its own; 0: none */
+	/*
+	 * Processes and threads that it may make, and end, in a second: beyond that it is frozen
+	 * for moments. 0: the default; DSEC_PROCESSES_UNLIMITED.
+	 */
+	uint32_t processes_per_s;
 };
 
 /* Body of DSEC_EV_CREATED: the settings in force. */
@@ -302,6 +307,8 @@ struct dsec_created {
 	uint32_t policy; /* its version's number, as dsec_policy() tells it */
 	/* Those of it that nothing enforces: not on this host, or its image lacks their path. */
 	uint32_t rules_unenforced;
+	uint32_t processes_per_s; /* 0: as many as it likes */
+	uint32_t reserved0;
 };
 
 /*
@@ -467,6 +474,8 @@ struct dsec_usage {
 	uint64_t io_read_bytes, io_written_bytes; /* of disks */
 	uint64_t execs_running, execs_total;
 	uint64_t network_received_bytes, network_sent_bytes; /* by its way out */
+	/* How often, and for how long in all, it was frozen because it made processes too fast. */
+	uint64_t throttles, throttled_us;
 };
 
 /* Read now, not remembered. Events: a DSEC_EV_ROW per sandbox, then DSEC_EV_DONE. */

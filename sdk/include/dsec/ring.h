@@ -271,6 +271,8 @@ struct dsec_wire_create {
 	uint64_t io_bytes_per_s;	/* read and written, each, of the disk below the images */
 	uint32_t io_weight, on_timeout; /* enum dsec_on_timeout */
 	uint64_t output_limit_bytes;	/* of each exec that has none of its own; 0: none */
+	/* Processes and threads made in a second; 0: the default. DSEC_PROCESSES_UNLIMITED */
+	uint32_t processes_per_s, reserved0;
 	uint64_t reserved[2];
 };
 
@@ -287,6 +289,8 @@ struct dsec_wire_created {
 	uint64_t output_limit_bytes;
 	uint32_t policy;	   /* its version's number */
 	uint32_t rules_unenforced; /* of it, those that nothing enforces on this host */
+	uint32_t processes_per_s;  /* 0: as many as it likes */
+	uint32_t reserved0;
 };
 
 struct dsec_wire_select {
@@ -502,6 +506,8 @@ struct dsec_wire_stats {
 	uint64_t io_read_bytes, io_written_bytes; /* of disks, as far as this sandbox's alone */
 	uint64_t execs_running, execs_total;
 	uint64_t network_received_bytes, network_sent_bytes; /* by its way out */
+	/* How often, and for how long in all, it was frozen because it made processes too fast. */
+	uint64_t throttles, throttled_us;
 };
 
 /*
@@ -571,7 +577,7 @@ DSEC__ASSERT(sizeof(struct dsec_wire_image_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_change) == 160);
-DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 312);
+DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 320);
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

@@ -98,6 +98,8 @@ enum dsec_topic {
 	DSEC_TOPIC_EXEC_STARTED = 8,
 	DSEC_TOPIC_EXEC_ENDED = 9,	/* also of one that could not start */
 	DSEC_TOPIC_PHASE = 10,		/* of a sandbox: it is in another phase */
+	DSEC_TOPIC_THROTTLED = 11,	/* it makes processes too fast, and is frozen for moments */
+	DSEC_TOPIC_UNTHROTTLED = 12,	/* it does not any more */
 	DSEC_TOPIC_IMAGE_IMPORTED = 16, /* of images, and of no sandbox: from here to 18 */
 	DSEC_TOPIC_IMAGE_REPLACED = 17, /* imported under a name that another had */
 	DSEC_TOPIC_IMAGE_REMOVED = 18,
@@ -292,6 +294,9 @@ enum dsec_file_reason {
 	DSEC_FILE_REASON_ATTRIBUTES = 8,
 };
 
+/* processes_per_s of a create: as many as it likes. */
+#define DSEC_PROCESSES_UNLIMITED UINT32_MAX
+
 /*
  * Bits of `unenforced`: limits that this host cannot enforce. In a sandbox's settings: of those
  * that it has, asked for or by default.
@@ -303,6 +308,7 @@ enum dsec_limit {
 	DSEC_LIMIT_SWAP = 8,
 	DSEC_LIMIT_IO = 16, /* bytes per second */
 	DSEC_LIMIT_IO_WEIGHT = 32,
+	DSEC_LIMIT_PROCESSES = 64, /* made in a second */
 };
 enum dsec_attach_flag {
 	DSEC_ATTACH_SO_FAR = 1, /* what there is now, without waiting for more */

@@ -217,6 +217,8 @@ DSEC_TOPIC_ENDED = 5
 DSEC_TOPIC_EXEC_STARTED = 8
 DSEC_TOPIC_EXEC_ENDED = 9
 DSEC_TOPIC_PHASE = 10
+DSEC_TOPIC_THROTTLED = 11
+DSEC_TOPIC_UNTHROTTLED = 12
 DSEC_TOPIC_IMAGE_IMPORTED = 16
 DSEC_TOPIC_IMAGE_REPLACED = 17
 DSEC_TOPIC_IMAGE_REMOVED = 18
@@ -233,6 +235,8 @@ class Topic(enum.StrEnum):
     EXEC_STARTED = "exec-started"
     EXEC_ENDED = "exec-ended"
     PHASE = "phase"
+    THROTTLED = "throttled"
+    UNTHROTTLED = "unthrottled"
     IMAGE_IMPORTED = "image-imported"
     IMAGE_REPLACED = "image-replaced"
     IMAGE_REMOVED = "image-removed"
@@ -249,6 +253,8 @@ TOPICS: dict[int, Topic] = {
     8: Topic.EXEC_STARTED,
     9: Topic.EXEC_ENDED,
     10: Topic.PHASE,
+    11: Topic.THROTTLED,
+    12: Topic.UNTHROTTLED,
     16: Topic.IMAGE_IMPORTED,
     17: Topic.IMAGE_REPLACED,
     18: Topic.IMAGE_REMOVED,
@@ -557,6 +563,7 @@ DSEC_LIMIT_CPU = 4
 DSEC_LIMIT_SWAP = 8
 DSEC_LIMIT_IO = 16
 DSEC_LIMIT_IO_WEIGHT = 32
+DSEC_LIMIT_PROCESSES = 64
 
 
 class Limit(enum.StrEnum):
@@ -566,6 +573,7 @@ class Limit(enum.StrEnum):
     SWAP = "swap"
     IO = "io"
     IO_WEIGHT = "io-weight"
+    PROCESSES = "processes"
 
 
 LIMITS: dict[int, Limit] = {
@@ -575,6 +583,7 @@ LIMITS: dict[int, Limit] = {
     8: Limit.SWAP,
     16: Limit.IO,
     32: Limit.IO_WEIGHT,
+    64: Limit.PROCESSES,
 }
 
 DSEC_ATTACH_SO_FAR = 1
@@ -908,6 +917,7 @@ class CreateOpts(ctypes.Structure):
     io_weight: int
     on_timeout: int
     output_limit_bytes: int
+    processes_per_s: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("count", ctypes.c_uint32),
@@ -937,6 +947,7 @@ class CreateOpts(ctypes.Structure):
         ("io_weight", ctypes.c_uint32),
         ("on_timeout", ctypes.c_uint32),
         ("output_limit_bytes", ctypes.c_uint64),
+        ("processes_per_s", ctypes.c_uint32),
     ]
 
 
@@ -963,6 +974,8 @@ class Created(ctypes.Structure):
     output_limit_bytes: int
     policy: int
     rules_unenforced: int
+    processes_per_s: int
+    reserved0: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("backend", ctypes.c_uint32),
@@ -986,6 +999,8 @@ class Created(ctypes.Structure):
         ("output_limit_bytes", ctypes.c_uint64),
         ("policy", ctypes.c_uint32),
         ("rules_unenforced", ctypes.c_uint32),
+        ("processes_per_s", ctypes.c_uint32),
+        ("reserved0", ctypes.c_uint32),
     ]
 
 
@@ -1367,6 +1382,8 @@ class Usage(ctypes.Structure):
     execs_total: int
     network_received_bytes: int
     network_sent_bytes: int
+    throttles: int
+    throttled_us: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("processes", ctypes.c_uint32),
@@ -1382,6 +1399,8 @@ class Usage(ctypes.Structure):
         ("execs_total", ctypes.c_uint64),
         ("network_received_bytes", ctypes.c_uint64),
         ("network_sent_bytes", ctypes.c_uint64),
+        ("throttles", ctypes.c_uint64),
+        ("throttled_us", ctypes.c_uint64),
     ]
 
 

@@ -32,6 +32,7 @@ class CreateOptions(CallOptions, total=False):
     disk_bytes: int
     inodes: int
     pids_max: int
+    processes_per_s: int  # made, and ended; UNLIMITED
     cpu_weight: int
     cpu_max_permille: int  # 1000: one CPU
     io_bytes_per_s: int

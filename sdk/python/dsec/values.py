@@ -118,6 +118,7 @@ class Settings:
     disk_bytes: int
     inodes: int
     pids_max: int
+    processes_per_s: int | None
     cpu_weight: int
     cpu_max_permille: int
     io_bytes_per_s: int
@@ -188,6 +189,8 @@ class Usage:
     io_written_bytes: int | None
     execs_running: int
     execs_total: int
+    throttles: int  # how often it was frozen: it made processes too fast
+    throttled: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,9 +423,9 @@ def result_of(event: _abi.Event) -> Result | None:
 def settings_of(created: _abi.Created) -> Settings:
     return Settings(
         str(named(_abi.NETWORKS, created.network)), created.memory_bytes, created.swap_bytes,
-        created.disk_bytes, created.inodes, created.pids_max, created.cpu_weight,
-        created.cpu_max_permille, created.io_bytes_per_s, created.io_weight,
-        created.output_limit_bytes, created.ttl_s,
+        created.disk_bytes, created.inodes, created.pids_max,
+        created.processes_per_s or None, created.cpu_weight, created.cpu_max_permille,
+        created.io_bytes_per_s, created.io_weight, created.output_limit_bytes, created.ttl_s,
         created.idle_ttl_s, created.on_disconnect == _abi.DSEC_DISCONNECT_DESTROY,
         bits(_abi.LIMITS, created.unenforced), bool(created.reused), created.flags,
         created.policy, created.rules_unenforced)
@@ -458,7 +461,8 @@ def usage_of(row: Any) -> Usage:
                  known(row.memory_bytes), known(row.memory_peak_bytes), known(row.disk_bytes),
                  known(row.inodes), known(getattr(row, "io_read_bytes", UINT64_MAX)),
                  known(getattr(row, "io_written_bytes", UINT64_MAX)), row.execs_running,
-                 row.execs_total)
+                 row.execs_total, getattr(row, "throttles", 0),
+                 getattr(row, "throttled_us", 0) / 10**6)
 
 
 def usage_row(event: _abi.Event) -> Usage:

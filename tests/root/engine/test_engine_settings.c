@@ -71,6 +71,7 @@ static const struct wish wishes[] = {
 	WISH("cpu", cpu_max_permille, 500, 9, DSEC_LIMIT_CPU),
 	WISH("io", io_bytes_per_s, 64 * MIB, 100, DSEC_LIMIT_IO),
 	WISH("io_weight", io_weight, 50, 10001, DSEC_LIMIT_IO_WEIGHT),
+	WISH("processes_per_s", processes_per_s, 900, 1000001, DSEC_LIMIT_PROCESSES),
 	WISH("disk", disk_bytes, 16 * MIB, 100, 0),
 	WISH("inodes", inodes, 500, 3, 0),
 	WISH("output_limit", output_limit_bytes, 5000, 1ull << 50, 0),

@@ -1,0 +1,248 @@
+/*
+ * The governor: who makes processes too fast is held back, is told so, and keeps nobody waiting,
+ * himself not either; who makes many is left alone; what was frozen when an engine died is gone.
+ */
+#include <errno.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/cleanup.h"
+#include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_harness.h"
+
+enum { SLOW_PER_S = 400, TIMES = 3, HONEST = 4000 };
+
+static const char storm[] = "while :; do (:); done & while :; do (:); done";
+
+static bool is_governed(struct engine *e)
+{
+	const struct dsec_caps *caps;
+
+	if (!expect(dsec_capabilities(e->d, &caps) == 0))
+		return false;
+	if (caps->unenforced & DSEC_LIMIT_PROCESSES)
+		note("left out: no governor here");
+	return !(caps->unenforced & DSEC_LIMIT_PROCESSES);
+}
+
+static struct dsec_id sandbox_of(struct engine *e, uint32_t per_s)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id none = { 0 };
+
+	opts.processes_per_s = per_s;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	return expect(made.created == 1) ? made.ids[0] : none;
+}
+
+static struct dsec_usage usage_now(struct dsec *d, struct dsec_id id)
+{
+	struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
+	struct dsec_usage usage = { 0 };
+	struct dsec_event *event;
+	int64_t ticket = dsec_stats(d, NULL, &select);
+	bool last = false;
+
+	while (!last && dsec_wait(d, ticket, (int)longer(20000), &event) == 0) {
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_ROW && event->body)
+			usage = *(const struct dsec_usage *)event->body;
+		dsec_event_free(event);
+	}
+	expect(last);
+	return usage;
+}
+
+/* In a sandbox that is held back now, and so is its storm's ticket. */
+static int64_t storm_begin(struct engine *e, struct dsec_id id)
+{
+	struct command c = SH(storm);
+	int64_t ticket;
+
+	c.timeout_ms = (uint32_t)longer(60000);
+	ticket = command_start(e->d, id, &c, NULL);
+	if (!expect(until(20000, usage_now(e->d, id).throttles >= TIMES)))
+		note("%llu times", (unsigned long long)usage_now(e->d, id).throttles);
+	return ticket;
+}
+
+static void works(struct engine *e, struct dsec_id id, const char *whose)
+{
+	auto_ran struct ran ran = shell_run(e->d, id, "echo well");
+
+	if (!expect(ran_says(&ran, "well\n")) || !expect(ran.ms < (double)held_up_ms()))
+		ran_note(&ran);
+	note("%s: %.1f ms", whose, ran.ms);
+}
+
+static void file_works(struct engine *e, struct dsec_id id)
+{
+	struct dsec_file_opts opts = { .size = sizeof opts,
+				       .verb = DSEC_FILE_WRITE,
+				       .path = { "/tmp/note", 9 },
+				       .input = { "well", 4 } };
+	double begun_ms = clock_ms();
+
+	expect(ticket_end(e->d, dsec_write(e->d, NULL, id, &opts)).code == DSEC_OK);
+	expect(clock_ms() - begun_ms < (double)held_up_ms());
+}
+
+/* Whether this topic of the sandbox came, after those before. */
+static bool is_told(struct engine *e, int64_t ticket, struct dsec_id id, uint32_t topic)
+{
+	uint64_t end_ms = now_ms() + longer(20000);
+	struct dsec_event *event = NULL;
+	bool found = false;
+
+	while (!found && now_ms() < end_ms && dsec_wait(e->d, ticket, 1000, &event) != -ENOENT) {
+		const struct dsec_news *news = event ? event->body : NULL;
+
+		if (event && event->kind == DSEC_EV_STATE && news)
+			found = news->topic == topic && news->sandbox.lo == id.lo;
+		dsec_event_free(event);
+		event = NULL;
+	}
+	return found;
+}
+
+static void a_storm_is_held_back_and_told_of_and_nobody_waits(struct engine *e)
+{
+	struct dsec_subscribe_opts opts = { .size = sizeof opts,
+					    .topics = 1ull << DSEC_TOPIC_THROTTLED |
+						      1ull << DSEC_TOPIC_UNTHROTTLED };
+	struct dsec_id neighbour, id;
+	struct dsec_usage usage;
+	int64_t news, ticket;
+	double begun_ms;
+
+	if (!is_governed(e))
+		return;
+	neighbour = sandbox_make(e->d);
+	id = sandbox_of(e, SLOW_PER_S);
+	news = dsec_subscribe(e->d, NULL, &opts);
+	ticket = storm_begin(e, id);
+	expect(is_told(e, news, id, DSEC_TOPIC_THROTTLED));
+	works(e, neighbour, "its neighbour");
+	works(e, id, "an exec beside it");
+	file_works(e, id);
+	usage = usage_now(e->d, id);
+	expect(usage.throttled_us >= TIMES * 64000ull);
+	expect(!usage_now(e->d, neighbour).throttles);
+	/* The first exec of the sandbox; frozen or not, it can be killed. */
+	expect(ticket_end(e->d, dsec_signal(e->d, NULL, id, 1, SIGKILL | DSEC_SIGNAL_ALL)).code ==
+	       DSEC_OK);
+	(void)ticket_end(e->d, ticket);
+	expect(is_told(e, news, id, DSEC_TOPIC_UNTHROTTLED));
+	works(e, id, "an exec after it");
+	expect(dsec_cancel(e->d, news) == 0);
+	(void)ticket_end(e->d, news);
+
+	/* Again, and away with it while it is frozen or about to be. */
+	ticket = storm_begin(e, id);
+	begun_ms = clock_ms();
+	sandbox_end(e->d, id);
+	expect(clock_ms() - begun_ms < (double)held_up_ms());
+	note("ended in %.0f ms", clock_ms() - begun_ms);
+	(void)ticket_end(e->d, ticket);
+	for (int i = 0; i < 4; i++) {
+		id = sandbox_make(e->d); /* one of them has its slot */
+		works(e, id, "the slot's next");
+		sandbox_end(e->d, id);
+	}
+	sandbox_end(e->d, neighbour);
+}
+
+static void who_makes_many_is_left_alone(struct engine *e)
+{
+	static const char many[] = "i=0; while [ $i -lt 40 ]; do j=0; while [ $j -lt 100 ]; do "
+				   "(:); j=$((j+1)); done; i=$((i+1)); sleep 0.02; done; echo $i";
+	struct dsec_id id, unlimited;
+	struct dsec_usage usage;
+
+	if (!is_governed(e))
+		return;
+	id = sandbox_of(e, 0);
+	unlimited = sandbox_of(e, DSEC_PROCESSES_UNLIMITED);
+	auto_ran struct ran ran = shell_run(e->d, id, many);
+
+	if (!expect(ran_says(&ran, "40\n")))
+		ran_note(&ran);
+	usage = usage_now(e->d, id);
+	note("%d processes in %.0f ms", HONEST, ran.ms);
+	expect(!usage.throttles && !usage.throttled_us);
+	auto_ran struct ran free_ran = shell_run(
+		e->d, unlimited, "i=0; while [ $i -lt 4000 ]; do (:); i=$((i+1)); done; echo $i");
+
+	expect(ran_says(&free_ran, "4000\n"));
+	expect(!usage_now(e->d, unlimited).throttles);
+	sandbox_end(e->d, unlimited);
+	sandbox_end(e->d, id);
+}
+
+/* How many leaves are to be frozen, whoever is in them. */
+static unsigned frozen_count(const struct engine *e)
+{
+	char pattern[256], state = 0;
+	unsigned count = 0;
+	glob_t found;
+
+	(void)snprintf(pattern, sizeof pattern, "%s/s*/b*/e*/cgroup.freeze", e->cgroup);
+	if (glob(pattern, 0, NULL, &found) != 0)
+		return 0;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		FILE *file = fopen(found.gl_pathv[i], "re");
+
+		if (!file)
+			continue;
+		count += fread(&state, 1, 1, file) == 1 && state == '1';
+		(void)fclose(file); /* was only read */
+	}
+	globfree(&found);
+	return count;
+}
+
+static void an_engine_that_dies_leaves_nobody_frozen(struct engine *e)
+{
+	pid_t before = engine_pid(e);
+	struct dsec_id id;
+
+	if (!is_governed(e))
+		return;
+	id = sandbox_of(e, SLOW_PER_S);
+	(void)storm_begin(e, id); /* it ends with the engine */
+	expect(until(20000, frozen_count(e) > 0));
+	(void)kill(before, SIGKILL); /* the keeper's child, not reaped yet */
+	expect(until(30000, engine_pid(e) > 0 && engine_pid(e) != before));
+	expect(until(30000, frozen_count(e) == 0 && engine_members(e, NULL, 0) == 0));
+	/* Over a connection of its own: the suite's was the dead one's. */
+	struct dsec *d = engine_connect(e);
+
+	if (!d)
+		return;
+	id = sandbox_make(d);
+	auto_ran struct ran ran = shell_run(d, id, "echo well");
+
+	expect(ran_says(&ran, "well\n"));
+	sandbox_end(d, id);
+	dsec_close(d);
+}
+
+static const struct claim claims[] = {
+	CLAIM(a_storm_is_held_back_and_told_of_and_nobody_waits),
+	CLAIM(who_makes_many_is_left_alone),
+};
+static const struct claim hurting[] = { CLAIM(an_engine_that_dies_leaves_nobody_frozen) };
+static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
+static const struct suite suites[] = {
+	SUITE("governor", claims, .arguments = arguments),
+	SUITE("governor-dies", hurting, .arguments = arguments, .is_hurt = true),
+};
+
+int main(int argc, char **argv)
+{
+	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
+}
