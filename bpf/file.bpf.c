@@ -58,8 +58,9 @@ struct walk {
 	__u64 factor;
 	__u32 policy;
 	__u32 is_done;
-	__u32 is_above; /* `at` is above the file */
-	__u32 here, below;
+	__u32 is_above;	   /* `at` is above the file */
+	__u32 here, below; /* what is asked of the file, and of what is above it */
+	__u32 met, met_rule, audited_rule;
 };
 
 static __always_inline __u64 dentry_hash(struct dentry *dentry)
@@ -96,10 +97,17 @@ static long walk_look(__u32 index, void *context)
 	struct policy_path *path = bpf_map_lookup_elem(&paths, &key);
 	__u64 parent = (__u64)dentry->d_parent;
 
-	if (path && walk->is_above)
-		walk->below |= path->bits_below;
-	else if (path)
-		walk->here |= path->bits;
+	if (path) {
+		const __u32 asked = walk->is_above ? walk->below : walk->here;
+		const __u32 bits = walk->is_above ? path->bits_below : path->bits;
+		const __u32 audited = walk->is_above ? path->audited_below : path->audited;
+
+		if (bits & asked)
+			walk->met_rule = path->rule;
+		walk->met |= bits & asked;
+		if (audited & asked)
+			walk->audited_rule = path->rule;
+	}
 	if (parent == walk->at) {
 		walk->is_done = 1;
 		return 1;
@@ -110,17 +118,27 @@ static long walk_look(__u32 index, void *context)
 	return 0;
 }
 
-/* What is forbidden at the dentry: here and because of what is above. */
-struct found {
+/* What is asked of a dentry: bits here, and of what is above it. */
+struct asked {
 	__u32 here, below;
+	__u32 hook;
+	__u64 argument;
 };
 
-static __noinline int dentry_find(__u64 at, __u32 policy, struct found *ret)
+/* What was met of it. */
+struct found {
+	__u32 bits, rule, audited_rule;
+};
+
+static __noinline int dentry_find(__u64 at, __u32 policy, const struct asked *asked,
+				  struct found *ret)
 {
 	struct walk walk = { .at = at, .policy = policy, .factor = 1 };
 
-	if (!ret)
+	if (!ret || !asked)
 		return 0;
+	walk.here = asked->here;
+	walk.below = asked->below;
 	(void)bpf_loop(POLICY_DEPTH_MAX, walk_add, &walk, 0);
 	if (walk.is_done) {
 		walk.hash += POLICY_HASH_SEED * walk.factor;
@@ -128,20 +146,89 @@ static __noinline int dentry_find(__u64 at, __u32 policy, struct found *ret)
 		walk.is_done = 0;
 		(void)bpf_loop(POLICY_DEPTH_MAX, walk_look, &walk, 0);
 	}
-	ret->here = walk.here;
-	ret->below = walk.below;
+	ret->bits = walk.met;
+	ret->rule = walk.met_rule;
+	ret->audited_rule = walk.audited_rule;
 	/* Too deep, or moved between the two walks. */
 	if (!walk.is_done || walk.hash != POLICY_HASH_SEED)
-		ret->here |= UNDECIDED;
+		ret->bits |= UNDECIDED;
 	return 0;
 }
 
-/* 0, or what the call gets: `here` and `below` are what it must not meet there. */
-static __always_inline int dentry_check(struct dentry *dentry, __u32 here, __u32 below)
+enum { NAMES_TOLD_MAX = 16, NAME_TOLD_BYTES = 64 };
+
+/* The names from the last one to the first, as far as there is room. */
+static __always_inline void path_write(struct policy_violation *record, __u64 at)
+{
+	struct dentry *dentry = (struct dentry *)at;
+	__u32 used = 0;
+
+	record->text_kind = POLICY_TEXT_PATH;
+	record->is_cut = 1;
+	for (int i = 0; i < NAMES_TOLD_MAX; i++) {
+		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
+		long bytes;
+
+		if (parent == dentry) {
+			record->is_cut = 0;
+			break;
+		}
+		if (used > POLICY_TEXT_BYTES - NAME_TOLD_BYTES)
+			break;
+		bytes = bpf_probe_read_kernel_str(record->text + used, NAME_TOLD_BYTES,
+						  BPF_CORE_READ(dentry, d_name.name));
+		if (bytes < 0 || bytes > NAME_TOLD_BYTES)
+			break;
+		used += (__u32)bytes;
+		dentry = parent;
+	}
+	record->text_bytes = (__u16)used;
+}
+
+static __noinline int file_tell(const struct violation *v, __u64 dentry, __u64 argument)
+{
+	struct policy_violation *record;
+
+	if (!v)
+		return 0;
+	record = violation_begin(v);
+	if (record) {
+		record->argument = argument;
+		path_write(record, dentry);
+		violation_end(record);
+	}
+	return 0;
+}
+
+static __always_inline int file_judge(const struct subject *subject, struct dentry *dentry,
+				      const struct found *found, const struct asked *asked)
+{
+	struct verdict verdict = { found->rule, asked->hook, ERROR_PERMISSION, asked->argument };
+	struct violation v;
+
+	if (!found->bits) {
+		verdict.rule = found->audited_rule;
+		verdict.error = 0;
+	} else if (found->bits & HIDE) {
+		verdict.error = ERROR_NO_ENTRY;
+	} else if (found->bits == EXECUTE) {
+		verdict.error = ERROR_ACCESS;
+		verdict.hook = POLICY_HOOK_EXECUTE;
+	}
+	v = violation_of(subject, &verdict);
+	(void)file_tell(&v, (__u64)dentry, asked->argument); /* refused all the same */
+	if (!found->bits)
+		return 0;
+	if (found->bits & HIDE)
+		return -ERROR_NO_ENTRY;
+	return found->bits == EXECUTE ? -ERROR_ACCESS : -ERROR_PERMISSION;
+}
+
+/* 0, or what the call gets. */
+static __always_inline int dentry_check(struct dentry *dentry, const struct asked *asked)
 {
 	struct subject subject;
 	struct found found = {};
-	__u32 met;
 
 	if (!subject_find(&subject))
 		return 0;
@@ -151,39 +238,40 @@ static __always_inline int dentry_check(struct dentry *dentry, __u32 here, __u32
 		return 0;
 	if (BPF_CORE_READ(dentry, d_sb, s_dev) != subject.sandbox->device)
 		return 0;
-	(void)dentry_find((__u64)dentry, subject.sandbox->policy, &found);
-	if (found.here & UNDECIDED)
-		return -ERROR_PERMISSION;
-	met = (found.here & here) | (found.below & below);
-	if (!met)
-		return 0;
-	if (met & HIDE)
-		return -ERROR_NO_ENTRY;
-	return met == EXECUTE ? -ERROR_ACCESS : -ERROR_PERMISSION;
+	(void)dentry_find((__u64)dentry, subject.sandbox->policy, asked, &found);
+	return found.bits || found.audited_rule ? file_judge(&subject, dentry, &found, asked) : 0;
 }
 
-static __always_inline int both(struct dentry *dentry, __u32 bits)
+static __always_inline int at_edge(struct dentry *dentry, __u32 here, __u32 below, __u32 hook)
 {
-	return dentry_check(dentry, bits, bits);
+	const struct asked asked = { here, below, hook, 0 };
+
+	return dentry_check(dentry, &asked);
+}
+
+static __always_inline int both(struct dentry *dentry, __u32 bits, __u32 hook)
+{
+	return at_edge(dentry, bits, bits, hook);
 }
 
 SEC("lsm/file_open")
 int BPF_PROG(dsec_file_open, struct file *file)
 {
-	__u32 bits = HIDE;
+	struct asked asked = { HIDE, HIDE, POLICY_HOOK_OPEN, file->f_flags };
 
 	/* The mode has neither bit for O_ACCMODE, and O_TRUNC would copy the file up first. */
 	if (file->f_mode & FMODE_WRITING || file->f_flags & (OPENED_TO_WRITE | OPENED_TO_EMPTY))
-		bits |= WRITE;
+		asked.here |= WRITE;
 	if (file->f_flags & OPENED_TO_EXECUTE)
-		bits |= EXECUTE;
-	return both(file->f_path.dentry, bits);
+		asked.here |= EXECUTE;
+	asked.below = asked.here;
+	return dentry_check(file->f_path.dentry, &asked);
 }
 
 SEC("lsm/file_truncate")
 int BPF_PROG(dsec_file_trunc, struct file *file)
 {
-	return both(file->f_path.dentry, WRITE | HIDE);
+	return both(file->f_path.dentry, WRITE | HIDE, POLICY_HOOK_TRUNCATE);
 }
 
 SEC("lsm/mmap_file")
@@ -191,7 +279,7 @@ int BPF_PROG(dsec_mmap, struct file *file, unsigned long asked, unsigned long pr
 {
 	if (!file || !((asked | protection) & PROTECTION_EXECUTE))
 		return 0;
-	return both(file->f_path.dentry, EXECUTE);
+	return both(file->f_path.dentry, EXECUTE, POLICY_HOOK_EXECUTE);
 }
 
 /* What an overlay maps is the file below; whose it is stands behind it. */
@@ -210,46 +298,46 @@ int BPF_PROG(dsec_mprotect, struct vm_area_struct *area, unsigned long asked,
 
 	if (!file || !((asked | protection) & PROTECTION_EXECUTE))
 		return 0;
-	return both(mapped_dentry(file), EXECUTE);
+	return both(mapped_dentry(file), EXECUTE, POLICY_HOOK_EXECUTE);
 }
 
 SEC("lsm/path_unlink")
 int BPF_PROG(dsec_unlink, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | REPLACE | HIDE | ANCESTOR);
+	return both(dentry, WRITE | REPLACE | HIDE | ANCESTOR, POLICY_HOOK_REMOVE);
 }
 
 SEC("lsm/path_rmdir")
 int BPF_PROG(dsec_rmdir, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | REPLACE | HIDE | ANCESTOR);
+	return both(dentry, WRITE | REPLACE | HIDE | ANCESTOR, POLICY_HOOK_REMOVE);
 }
 
 SEC("lsm/path_mkdir")
 int BPF_PROG(dsec_mkdir, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | HIDE);
+	return both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
 }
 
 SEC("lsm/path_mknod")
 int BPF_PROG(dsec_mknod, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | HIDE);
+	return both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
 }
 
 SEC("lsm/path_symlink")
 int BPF_PROG(dsec_symlink, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | HIDE);
+	return both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
 }
 
 /* A second name would have none of the rules of the first. */
 SEC("lsm/path_link")
 int BPF_PROG(dsec_link, struct dentry *old, const struct path *folder, struct dentry *fresh)
 {
-	int r = dentry_check(old, HERE, BELOW);
+	int r = at_edge(old, HERE, BELOW, POLICY_HOOK_LINK);
 
-	return r ? r : both(fresh, WRITE | REPLACE | HIDE);
+	return r ? r : both(fresh, WRITE | REPLACE | HIDE, POLICY_HOOK_LINK);
 }
 
 /* In an exchange, both go away from their places. */
@@ -257,93 +345,93 @@ SEC("lsm/path_rename")
 int BPF_PROG(dsec_rename, const struct path *old_folder, struct dentry *old,
 	     const struct path *folder, struct dentry *fresh)
 {
-	int r = dentry_check(old, HERE, BELOW);
+	int r = at_edge(old, HERE, BELOW, POLICY_HOOK_RENAME);
 
-	return r ? r : dentry_check(fresh, HERE, BELOW);
+	return r ? r : at_edge(fresh, HERE, BELOW, POLICY_HOOK_RENAME);
 }
 
 SEC("lsm/path_truncate")
 int BPF_PROG(dsec_truncate, const struct path *path)
 {
-	return both(path->dentry, WRITE | HIDE);
+	return both(path->dentry, WRITE | HIDE, POLICY_HOOK_TRUNCATE);
 }
 
 SEC("lsm/path_chmod")
 int BPF_PROG(dsec_chmod, const struct path *path)
 {
-	return both(path->dentry, METADATA | HIDE);
+	return both(path->dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/path_chown")
 int BPF_PROG(dsec_chown, const struct path *path)
 {
-	return both(path->dentry, METADATA | HIDE);
+	return both(path->dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/path_chroot")
 int BPF_PROG(dsec_chroot, const struct path *path)
 {
-	return both(path->dentry, HIDE);
+	return both(path->dentry, HIDE, POLICY_HOOK_STAT);
 }
 
 SEC("lsm/inode_setattr")
 int BPF_PROG(dsec_setattr, struct mnt_idmap *map, struct dentry *dentry)
 {
-	return both(dentry, METADATA | HIDE);
+	return both(dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/inode_setxattr")
 int BPF_PROG(dsec_setxattr, struct mnt_idmap *map, struct dentry *dentry)
 {
-	return both(dentry, METADATA | HIDE);
+	return both(dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/inode_removexattr")
 int BPF_PROG(dsec_rmxattr, struct mnt_idmap *map, struct dentry *dentry)
 {
-	return both(dentry, METADATA | HIDE);
+	return both(dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/inode_set_acl")
 int BPF_PROG(dsec_set_acl, struct mnt_idmap *map, struct dentry *dentry)
 {
-	return both(dentry, METADATA | HIDE);
+	return both(dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/inode_remove_acl")
 int BPF_PROG(dsec_rm_acl, struct mnt_idmap *map, struct dentry *dentry)
 {
-	return both(dentry, METADATA | HIDE);
+	return both(dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/inode_file_setattr")
 int BPF_PROG(dsec_fsetattr, struct dentry *dentry)
 {
-	return both(dentry, METADATA | HIDE);
+	return both(dentry, METADATA | HIDE, POLICY_HOOK_METADATA);
 }
 
 SEC("lsm/inode_getattr")
 int BPF_PROG(dsec_getattr, const struct path *path)
 {
-	return both(path->dentry, HIDE);
+	return both(path->dentry, HIDE, POLICY_HOOK_STAT);
 }
 
 SEC("lsm/inode_readlink")
 int BPF_PROG(dsec_readlink, struct dentry *dentry)
 {
-	return both(dentry, HIDE);
+	return both(dentry, HIDE, POLICY_HOOK_STAT);
 }
 
 SEC("lsm/inode_getxattr")
 int BPF_PROG(dsec_getxattr, struct dentry *dentry)
 {
-	return both(dentry, HIDE);
+	return both(dentry, HIDE, POLICY_HOOK_STAT);
 }
 
 SEC("lsm/inode_listxattr")
 int BPF_PROG(dsec_lsxattr, struct dentry *dentry)
 {
-	return both(dentry, HIDE);
+	return both(dentry, HIDE, POLICY_HOOK_STAT);
 }
 
 /* Where the mount is on: a mask that is taken away shows what it hid. */
@@ -360,25 +448,26 @@ SEC("lsm/sb_mount")
 int BPF_PROG(dsec_mount, const char *source, const struct path *path)
 {
 	struct vfsmount *of = path->mnt;
-	int r = dentry_check(path->dentry, HERE, BELOW);
+	int r = at_edge(path->dentry, HERE, BELOW, POLICY_HOOK_MOUNT);
 
 	if (r || path->dentry != BPF_CORE_READ(of, mnt_root))
 		return r;
-	return dentry_check(mount_point(of), HERE & ~ANCESTOR, BELOW);
+	return at_edge(mount_point(of), HERE & ~ANCESTOR, BELOW, POLICY_HOOK_MOUNT);
 }
 
 SEC("lsm/sb_umount")
 int BPF_PROG(dsec_umount, struct vfsmount *of)
 {
-	return dentry_check(mount_point(of), HERE & ~ANCESTOR, BELOW);
+	return at_edge(mount_point(of), HERE & ~ANCESTOR, BELOW, POLICY_HOOK_MOUNT);
 }
 
 SEC("lsm/move_mount")
 int BPF_PROG(dsec_move_mount, const struct path *from, const struct path *to)
 {
-	int r = dentry_check(mount_point(BPF_CORE_READ(from, mnt)), HERE & ~ANCESTOR, BELOW);
+	int r = at_edge(mount_point(BPF_CORE_READ(from, mnt)), HERE & ~ANCESTOR, BELOW,
+			POLICY_HOOK_MOUNT);
 
-	return r ? r : dentry_check(to->dentry, HERE, BELOW);
+	return r ? r : at_edge(to->dentry, HERE, BELOW, POLICY_HOOK_MOUNT);
 }
 
 /* By type and number: a 32-bit program's structures have other sizes. */
@@ -396,7 +485,7 @@ static __always_inline int ioctl_check(unsigned int command)
 		return 0;
 	key.policy = subject.sandbox->policy;
 	refusal = bpf_map_lookup_elem(&ioctls, &key);
-	return refusal && !refusal->is_audit ? -ERROR_PERMISSION : 0;
+	return refusal ? refusal_judge(&subject, refusal, POLICY_HOOK_IOCTL, command) : 0;
 }
 
 SEC("lsm/file_ioctl")
@@ -411,7 +500,45 @@ int BPF_PROG(dsec_ioctl32, struct file *file, unsigned int command)
 	return ioctl_check(command);
 }
 
-static __always_inline int unix_check(struct sock *other)
+/* A name in the abstract, as its address has it. */
+struct name {
+	__u64 at;
+	__u32 bytes;
+};
+
+static __noinline int name_tell(const struct violation *v, const struct name *name)
+{
+	struct policy_violation *record;
+	__u32 bytes;
+
+	if (!v || !name)
+		return 0;
+	record = violation_begin(v);
+	if (record) {
+		bytes = name->bytes < POLICY_TEXT_BYTES / 2 ? name->bytes : POLICY_TEXT_BYTES / 2;
+		record->text_kind = POLICY_TEXT_NAME;
+		record->text[0] = '@';
+		(void)bpf_probe_read_kernel(record->text + 1, bytes, (void *)name->at);
+		record->text_bytes = (__u16)(bytes + 1);
+		record->is_cut = bytes < name->bytes;
+		violation_end(record);
+	}
+	return 0;
+}
+
+static __always_inline int name_judge(const struct subject *subject,
+				      const struct policy_refusal *refusal, const struct name *name,
+				      __u32 hook)
+{
+	const struct verdict verdict = { refusal->rule, hook,
+					 refusal->is_audit ? 0 : ERROR_PERMISSION, 0 };
+	const struct violation v = violation_of(subject, &verdict);
+
+	(void)name_tell(&v, name); /* refused all the same */
+	return refusal->is_audit ? 0 : -ERROR_PERMISSION;
+}
+
+static __always_inline int unix_check(struct sock *other, __u32 hook)
 {
 	struct unix_sock *peer = (struct unix_sock *)other;
 	struct dentry *dentry = BPF_CORE_READ(peer, path.dentry);
@@ -421,10 +548,11 @@ static __always_inline int unix_check(struct sock *other)
 	const struct policy_refusal *refusal;
 	struct policy_name_key key = {};
 	struct subject subject;
+	struct name name;
 	__u32 length, bytes;
 
 	if (dentry)
-		return both(dentry, CONNECT | HIDE);
+		return both(dentry, CONNECT | HIDE, hook);
 	if (!address || !subject_find(&subject))
 		return 0;
 	if (!subject.policy)
@@ -434,19 +562,19 @@ static __always_inline int unix_check(struct sock *other)
 		return 0;
 	length -= before;
 	bytes = length < POLICY_HASHED_BYTES ? length : POLICY_HASHED_BYTES;
-	(void)bpf_probe_read_kernel(
-		words, bytes,
-		(void *)address + bpf_core_field_offset(struct unix_address, name) + before);
+	name.at = (__u64)address + bpf_core_field_offset(struct unix_address, name) + before;
+	name.bytes = length;
+	(void)bpf_probe_read_kernel(words, bytes, (void *)name.at);
 	key.policy = subject.sandbox->policy;
 	key.hash = policy_name_hash(words, length);
 	refusal = bpf_map_lookup_elem(&unix_names, &key);
-	return refusal && !refusal->is_audit ? -ERROR_PERMISSION : 0;
+	return refusal ? name_judge(&subject, refusal, &name, hook) : 0;
 }
 
 SEC("lsm/unix_stream_connect")
 int BPF_PROG(dsec_unix_strm, struct sock *socket, struct sock *other)
 {
-	return other ? unix_check(other) : 0;
+	return other ? unix_check(other, POLICY_HOOK_UNIX_CONNECT) : 0;
 }
 
 SEC("lsm/unix_may_send")
@@ -454,5 +582,5 @@ int BPF_PROG(dsec_unix_dgrm, struct socket *socket, struct socket *other)
 {
 	struct sock *peer = other->sk;
 
-	return peer ? unix_check(peer) : 0;
+	return peer ? unix_check(peer, POLICY_HOOK_UNIX_SEND) : 0;
 }

@@ -503,13 +503,15 @@ static int lsm_open(struct guard *guard, struct guard_why *why)
 
 int guard_lsm_enforce(struct guard *guard)
 {
+	const struct guard_lsm_place place = { guard->root_level + POLICY_SLOT_DEPTH,
+					       guard->violations };
 	libbpf_print_fn_t print;
 	int r;
 
 	if (!(guard->capabilities & GUARD_LSM) || guard_lsm_is_attached(guard->lsm))
 		return 0;
 	print = libbpf_set_print(NULL);
-	r = guard_lsm_attach(guard->lsm, guard->root_level + POLICY_SLOT_DEPTH);
+	r = guard_lsm_attach(guard->lsm, &place);
 	if (r == 0 && guard->hooks.pinned)
 		r = guard_lsm_pin(guard->lsm, &guard->pins);
 	libbpf_set_print(print);

@@ -15,6 +15,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/guard_violations.h"
 #include "bpf/policy.h" /* the skeletons speak of its structs */
 #include "bpf/file.skel.h"
 #include "bpf/process.skel.h"
@@ -61,21 +62,21 @@ int guard_lsm_open(char *log, size_t log_bytes, struct guard_lsm **ret)
 }
 
 /* The maps that exist, and only programs for hooks that the kernel has. */
-static int object_prepare(const struct guard_lsm *lsm, struct bpf_object *object,
-			  const struct btf *kernel)
+static int object_prepare(const struct guard_lsm *lsm, const struct guard_lsm_place *place,
+			  struct bpf_object *object, const struct btf *kernel)
 {
 	struct bpf_program *program;
 	struct bpf_map *map;
 	char function[96] = "bpf_lsm_";
 	const size_t prefix = strlen(function);
-	int r;
+	int r = guard_violation_maps_share(place->violations, object);
 
-	for (int i = 0; i < GUARD_MAPS; i++) {
+	for (int i = 0; r == 0 && i < GUARD_MAPS; i++) {
 		map = bpf_object__find_map_by_name(object, map_names[i]);
 		r = map ? bpf_map__reuse_fd(map, guard_lsm_map_fd(lsm, (enum guard_map)i)) : 0;
-		if (r < 0)
-			return r;
 	}
+	if (r < 0)
+		return r;
 	bpf_object__for_each_program(program, object)
 	{
 		const char *hook = bpf_program__section_name(program) + strlen(SECTION_PREFIX);
@@ -127,7 +128,7 @@ static void objects_close(struct guard_lsm *lsm)
 	lsm->process = NULL;
 }
 
-int guard_lsm_attach(struct guard_lsm *lsm, uint32_t slot_level)
+int guard_lsm_attach(struct guard_lsm *lsm, const struct guard_lsm_place *place)
 {
 	struct btf *kernel = btf__load_vmlinux_btf();
 	int r = 0;
@@ -139,12 +140,12 @@ int guard_lsm_attach(struct guard_lsm *lsm, uint32_t slot_level)
 	if (!lsm->file || !lsm->process)
 		r = -errno;
 	if (r == 0) {
-		lsm->file->rodata->slot_level = slot_level;
-		lsm->process->rodata->slot_level = slot_level;
-		r = object_prepare(lsm, lsm->file->obj, kernel);
+		lsm->file->rodata->slot_level = place->slot_level;
+		lsm->process->rodata->slot_level = place->slot_level;
+		r = object_prepare(lsm, place, lsm->file->obj, kernel);
 	}
 	if (r == 0)
-		r = object_prepare(lsm, lsm->process->obj, kernel);
+		r = object_prepare(lsm, place, lsm->process->obj, kernel);
 	btf__free(kernel);
 	if (r == 0)
 		r = file_bpf__load(lsm->file);

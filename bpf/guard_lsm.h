@@ -10,6 +10,13 @@
 struct guard;
 struct guard_lsm;
 
+struct guard_violation_maps;
+
+struct guard_lsm_place {
+	uint32_t slot_level;
+	const struct guard_violation_maps *violations; /* NULL: nothing is told */
+};
+
 enum guard_map {
 	GUARD_MAP_SANDBOXES,
 	GUARD_MAP_POLICIES,
@@ -24,7 +31,7 @@ enum guard_map {
 /* Make the maps; `log` is the verifier's. */
 int guard_lsm_open(char *log, size_t log_bytes, struct guard_lsm **ret);
 /* Load and attach what this kernel has hooks for: for the first policy, since it takes a while. */
-int guard_lsm_attach(struct guard_lsm *lsm, uint32_t slot_level);
+int guard_lsm_attach(struct guard_lsm *lsm, const struct guard_lsm_place *place);
 /* Pin maps and links, in place of those of an engine that died; links are held by nothing else. */
 int guard_lsm_pin(struct guard_lsm *lsm, const struct guard_pins *pins);
 bool guard_lsm_is_attached(const struct guard_lsm *lsm);

@@ -54,6 +54,8 @@ static uint64_t name_hash(const char *name, size_t bytes)
 /* What is there already, of another rule, stays. */
 static int path_put(const struct work *work, uint64_t hash, const struct policy_path *value)
 {
+	const bool is_ancestor = !(value->bits & ~(uint32_t)POLICY_PATH_ANCESTOR) &&
+				 !value->audited;
 	const struct policy_path_key key = { .policy = work->policy, .hash = hash };
 	struct policy_path there = {};
 
@@ -64,7 +66,7 @@ static int path_put(const struct work *work, uint64_t hash, const struct policy_
 	there.bits_below |= value->bits_below;
 	there.audited |= value->audited;
 	there.audited_below |= value->audited_below;
-	if (value->rule)
+	if (!is_ancestor || !there.rule)
 		there.rule = value->rule;
 	return map_put(work, GUARD_MAP_PATHS, &key, &there);
 }
@@ -72,7 +74,8 @@ static int path_put(const struct work *work, uint64_t hash, const struct policy_
 static int path_rule(struct work *work, const struct guard_rule *rule, uint32_t bits,
 		     uint32_t number)
 {
-	const struct policy_path ancestor = { .bits = rule->is_audit ? 0 : POLICY_PATH_ANCESTOR };
+	const struct policy_path ancestor = { .bits = rule->is_audit ? 0 : POLICY_PATH_ANCESTOR,
+					      .rule = rule->is_audit ? 0 : number };
 	const uint32_t below = bits & GUARD_FILE_SUBTREE ? bits & ~GUARD_FILE_SUBTREE : 0;
 	const uint32_t here = bits & ~GUARD_FILE_SUBTREE;
 	struct policy_path value = { .rule = number };

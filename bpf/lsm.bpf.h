@@ -8,6 +8,7 @@
 #pragma once
 
 #include "bpf/rule_maps.bpf.h"
+#include "bpf/violation.bpf.h"
 
 enum { ERROR_PERMISSION = 1, ERROR_NO_ENTRY = 2, ERROR_ACCESS = 13 };
 
@@ -36,4 +37,53 @@ static __always_inline bool subject_find(struct subject *ret)
 	number.policy = ret->sandbox->policy;
 	ret->policy = bpf_map_lookup_elem(&policies, &number);
 	return true;
+}
+
+/* What a rule says of a call. */
+struct verdict {
+	__u32 rule;
+	__u32 hook;
+	__s32 error;	/* positive; 0: it is only told of */
+	__u64 argument; /* by hook */
+};
+
+static __always_inline struct violation violation_of(const struct subject *subject,
+						     const struct verdict *verdict)
+{
+	return (struct violation){
+		.cgroup_id = subject->cgroup_id,
+		.rule = verdict->rule,
+		.hook = (__u16)verdict->hook,
+		.verdict = verdict->error ? POLICY_DENIED : POLICY_AUDITED,
+		.error = verdict->error,
+		.policy = subject->sandbox->policy,
+		.phase = subject->sandbox->phase,
+	};
+}
+
+/* What a call gets is said by constants: the verifier knows no others. */
+static __noinline int verdict_tell(const struct violation *v, __u64 argument)
+{
+	struct policy_violation *record;
+
+	if (!v)
+		return 0;
+	record = violation_begin(v);
+	if (record) {
+		record->argument = argument;
+		violation_end(record);
+	}
+	return 0;
+}
+
+static __always_inline int refusal_judge(const struct subject *subject,
+					 const struct policy_refusal *refusal, __u32 hook,
+					 __u64 argument)
+{
+	const struct verdict verdict = { refusal->rule, hook,
+					 refusal->is_audit ? 0 : ERROR_PERMISSION, argument };
+	const struct violation v = violation_of(subject, &verdict);
+
+	(void)verdict_tell(&v, argument); /* refused all the same */
+	return refusal->is_audit ? 0 : -ERROR_PERMISSION;
 }

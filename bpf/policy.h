@@ -115,7 +115,7 @@ struct policy_path {
 	__u32 bits;		      /* what is refused here */
 	__u32 bits_below;	      /* and at all that is below */
 	__u32 audited, audited_below; /* told, not refused */
-	__u32 rule;		      /* the last one of its rules; 0: only an ancestor */
+	__u32 rule; /* the last one of its rules; the first one below it where it has none */
 	__u32 reserved;
 };
 

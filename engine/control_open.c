@@ -68,9 +68,21 @@ static int images_check(const struct config *config)
 	return given ? r : 0;
 }
 
+static bool has_lsm(const struct policy_enforcer *e)
+{
+	return e->guard && guard_capabilities(e->guard) & GUARD_LSM;
+}
+
 static uint32_t rule_levels(const struct policy_enforcer *e, const struct guard_rule *rule)
 {
-	return backend_rule_levels(rule) | (e->guard ? guard_rule_levels(e->guard, rule) : 0);
+	return backend_rule_levels(rule, has_lsm(e)) |
+	       (e->guard ? guard_rule_levels(e->guard, rule) : 0);
+}
+
+static int walls_new(const struct policy_enforcer *e, const struct guard_policy *policy,
+		     struct backend_walls **ret)
+{
+	return backend_walls_new(policy, has_lsm(e), ret);
 }
 
 /* After the guard, which says how each rule is enforced. */
@@ -82,7 +94,7 @@ static int policies_start(struct control *control)
 	control->enforcer = (struct policy_enforcer){
 		.guard = control->guard,
 		.rule_levels = rule_levels,
-		.walls_new = backend_walls_new,
+		.walls_new = walls_new,
 		.walls_free = backend_walls_free,
 		.load = guard_policy_load,
 		.drop = guard_policy_drop,

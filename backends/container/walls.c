@@ -42,13 +42,13 @@ static bool mount_can(const struct guard_rule *rule)
 	return rule->kind == GUARD_RULE_FILE && rule->bits & bits;
 }
 
-uint32_t walls_levels(const struct guard_rule *rule)
+uint32_t walls_levels(const struct guard_rule *rule, bool has_lsm)
 {
 	uint32_t levels = 0;
 
-	if (mount_can(rule) && !rule->is_audit)
+	if (mount_can(rule) && !rule->is_audit && (!has_lsm || rule->bits & GUARD_FILE_HIDE))
 		levels |= GUARD_LEVEL_MOUNT;
-	if (rule->is_audit ? filter_refuses(rule) : filter_can_refuse(rule))
+	if (rule->is_audit || has_lsm ? filter_refuses(rule) : filter_can_refuse(rule))
 		levels |= GUARD_LEVEL_SECCOMP;
 	if (rule->kind == GUARD_RULE_PROCESS &&
 	    (rule->value == GUARD_PROCESS_PTRACE_OUTSIDE ||
@@ -58,7 +58,7 @@ uint32_t walls_levels(const struct guard_rule *rule)
 	return levels;
 }
 
-static int mounts_draft(const struct guard_policy *policy, struct draft *draft)
+static int mounts_draft(const struct guard_policy *policy, bool has_lsm, struct draft *draft)
 {
 	struct walls_head *head = &draft->head;
 
@@ -68,7 +68,8 @@ static int mounts_draft(const struct guard_policy *policy, struct draft *draft)
 		const struct guard_rule *rule = &policy->rules[i];
 		size_t bytes;
 
-		if (rule->is_audit || !mount_can(rule))
+		if (rule->is_audit || !mount_can(rule) ||
+		    (has_lsm && !(rule->bits & GUARD_FILE_HIDE)))
 			continue;
 		bytes = strnlen(rule->text, GUARD_RULE_TEXT_MAX + 1) + 1;
 		if (rule->text[0] != '/' || bytes > GUARD_RULE_TEXT_MAX + 1)
@@ -108,12 +109,13 @@ static int draft_write(const struct draft *draft, int *ret_fd)
 	return 0;
 }
 
-int walls_make(const struct guard_policy *policy, const char *profile, int *ret_fd)
+int walls_make(const struct guard_policy *policy, const struct walls_wish *wish, int *ret_fd)
 {
+	const char *profile = wish->profile;
 	auto_free struct draft *draft = calloc(1, sizeof *draft);
-	int r = draft ? mounts_draft(policy, draft) : -ENOMEM;
+	int r = draft ? mounts_draft(policy, wish->has_lsm, draft) : -ENOMEM;
 
-	if (r == 0)
+	if (r == 0 && !wish->has_lsm)
 		r = filter_compile(policy, draft->filter, &draft->head.filter_count);
 	if (r < 0)
 		return r;
@@ -136,11 +138,12 @@ struct backend_walls {
 	bool bind_programs; /* a filter or a profile, and not only mounts */
 };
 
-int backend_walls_new(const struct guard_policy *policy, struct backend_walls **ret)
+int backend_walls_new(const struct guard_policy *policy, bool has_lsm, struct backend_walls **ret)
 {
+	const struct walls_wish wish = { .has_lsm = has_lsm };
 	auto_free struct backend_walls *walls = calloc(1, sizeof *walls);
 	struct walls_head head;
-	int r = walls ? walls_make(policy, NULL, &walls->sheet_fd) : -ENOMEM;
+	int r = walls ? walls_make(policy, &wish, &walls->sheet_fd) : -ENOMEM;
 
 	if (r < 0)
 		return r;
@@ -163,9 +166,9 @@ void backend_walls_free(struct backend_walls *walls)
 	free(walls);
 }
 
-uint32_t backend_rule_levels(const struct guard_rule *rule)
+uint32_t backend_rule_levels(const struct guard_rule *rule, bool has_lsm)
 {
-	return walls_levels(rule);
+	return walls_levels(rule, has_lsm);
 }
 
 int walls_for_spawn(const struct backend_walls *walls)

@@ -50,17 +50,22 @@ struct walls {
 
 /* ---- the engine's side: walls.c; may block ---- */
 
+struct walls_wish {
+	bool has_lsm;	     /* as for backend_walls_new() */
+	const char *profile; /* AppArmor's; NULL: none */
+};
+
 /*
  * The sheet of a policy; -1 where no wall of it is needed. Rules that are only told of, and those
- * that hold for every sandbox, are not in it. `profile` is AppArmor's, NULL: none.
+ * that hold for every sandbox, are not in it.
  */
-int walls_make(const struct guard_policy *policy, const char *profile, int *ret_fd);
+int walls_make(const struct guard_policy *policy, const struct walls_wish *wish, int *ret_fd);
 /* The sheet for a spawn; for an exec, which needs none for mounts. -1: none, as for NULL. */
 struct backend_walls;
 int walls_for_spawn(const struct backend_walls *walls);
 int walls_for_exec(const struct backend_walls *walls);
 /* How a rule stands by walls alone: enum guard_level. */
-uint32_t walls_levels(const struct guard_rule *rule);
+uint32_t walls_levels(const struct guard_rule *rule, bool has_lsm);
 
 /* ---- the worker's side ---- */
 

@@ -109,6 +109,8 @@ uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *
 	uint64_t window_ns;
 	uint32_t bit;
 
+	if (violation->verdict == POLICY_AUDITED)
+		return 0; /* it was allowed */
 	if (which == DSEC_ANOMALIES || rules->rules[which].severity == ANOMALY_OFF)
 		return 0;
 	rule = &rules->rules[which];

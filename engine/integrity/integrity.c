@@ -29,6 +29,8 @@ struct account {
 	struct known {
 		uint32_t rule, hook;
 		uint64_t count; /* told so far */
+		uint32_t policy;
+		uint8_t verdict; /* as it was told */
 	} known[GUARD_TALLIES_MAX];
 	uint32_t known_count;
 };
@@ -59,7 +61,8 @@ static struct known *known_of(struct account *account, uint32_t rule, uint32_t h
 	}
 	if (account->known_count == GUARD_TALLIES_MAX)
 		return NULL; /* the kernel has no more of them */
-	account->known[account->known_count] = (struct known){ rule, hook, 0 };
+	account->known[account->known_count] =
+		(struct known){ .rule = rule, .hook = hook, .verdict = POLICY_DENIED };
 	return &account->known[account->known_count++];
 }
 
@@ -91,6 +94,10 @@ static void violation_judge(struct sandbox *sandbox, const struct policy_violati
 		log_error("violation not judged id=%u.%llx err=ENOMEM, continuing",
 			  sandbox->shard->number, (unsigned long long)sandbox->id.lo);
 		return;
+	}
+	if (known) {
+		known->policy = v->policy;
+		known->verdict = v->verdict;
 	}
 	if (known && v->count > known->count) {
 		times = v->count - known->count;
@@ -192,14 +199,15 @@ static void tallies_tell(struct sandbox *sandbox)
 		const struct guard_tally *tally = &tallies.tallies[i];
 		struct account *account = account_of(sandbox);
 		struct known *known = account ? known_of(account, tally->rule, tally->hook) : NULL;
-		const struct policy_violation rest = { .time_ns = tally->last_ns,
-						       .count = tally->count,
-						       .rule = tally->rule,
-						       .hook = (uint16_t)tally->hook,
-						       .verdict = POLICY_DENIED };
+		struct policy_violation rest = { .time_ns = tally->last_ns,
+						 .count = tally->count,
+						 .rule = tally->rule,
+						 .hook = (uint16_t)tally->hook };
 
 		if (!known || known->count >= tally->count)
 			continue;
+		rest.policy = known->policy;
+		rest.verdict = known->verdict;
 		news_of_violation(sandbox, &rest, 0);
 		violation_judge(sandbox, &rest, 0);
 	}

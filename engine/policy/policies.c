@@ -34,7 +34,9 @@ static void version_free(const struct policy_table *table, struct policy *policy
 /* What sandboxes get of it; a failure leaves it as it was. */
 static int version_arm(const struct policy_table *table, struct policy *policy)
 {
-	return table->enforcer ? table->enforcer->walls_new(&policy->guard, &policy->walls) : 0;
+	return table->enforcer ?
+		       table->enforcer->walls_new(table->enforcer, &policy->guard, &policy->walls) :
+		       0;
 }
 
 bool policy_is_held(const struct policy *policy)

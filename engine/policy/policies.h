@@ -29,7 +29,8 @@ struct policy_enforcer {
 	struct guard *guard; /* NULL: none */
 	uint32_t (*rule_levels)(const struct policy_enforcer *e, const struct guard_rule *rule);
 	/* Of a version that sandboxes may get: once it is compiled, and before it is freed. */
-	int (*walls_new)(const struct guard_policy *policy, struct backend_walls **ret);
+	int (*walls_new)(const struct policy_enforcer *e, const struct guard_policy *policy,
+			 struct backend_walls **ret);
 	void (*walls_free)(struct backend_walls *walls);
 	/* Into the kernel, before its first sandbox, and out of it; it may take a while. */
 	int (*load)(struct guard *guard, const struct guard_policy *policy);

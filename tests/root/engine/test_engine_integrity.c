@@ -8,7 +8,7 @@
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
-enum { HOOK_SOCKET = 1, HOOK_UNIX_CONNECT = 2, FLOOD = 100000 };
+enum { HOOK_SOCKET = 1, HOOK_UNIX_CONNECT = 2, HOOK_CREATE = 5, FLOOD = 100000 };
 
 /* What was told of a sandbox so far. */
 struct told {
@@ -235,10 +235,13 @@ static const char kernel_policy[] = "name: kernel\n"
 static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(struct engine *e)
 {
 	static const char make[] = "echo x >/etc/ld.so.preload && rm /etc/ld.so.preload";
+	static const char flood[] = "i=0; while [ $i -lt 500 ]; do i=$((i+1)); "
+				    "(: >/etc/ld.so.preload); done 2>/dev/null; :";
 	static const char attack[] = "(echo x >/etc/ld.so.preload) 2>&1 | grep -q 'not permitted'";
 	const uint32_t levels = policy_load(e->d, kernel_policy, KERNEL_RULE);
 	struct dsec_status trouble;
 	struct dsec_id held, other;
+	struct told told;
 
 	if (!levels) {
 		held = policed_make(e->d, "kernel", 0, &trouble);
@@ -259,7 +262,14 @@ static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(stru
 			note("%s: %s", trouble.step, trouble.detail);
 			return;
 		}
-		runs_with_taint(e->d, held, attack, 0);
+		runs_with_taint(e->d, held, attack, 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+		told = told_when(e->d, held, 1, false);
+		if (!expect(told.violations == 1 && told.hook == HOOK_CREATE))
+			break;
+		expect(told.anomalies == 1 && told.anomaly == DSEC_ANOMALY_PROTECTED_WRITE);
+		expect(!strcmp(told.text, "/etc/ld.so.preload") && !strcmp(told.process, "sh"));
+		runs_with_taint(e->d, held, flood, 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+		expect(told_when(e->d, held, 501, false).last_count == 501);
 		runs_with_taint(e->d, other, make, 0);
 		sandbox_end(e->d, held);
 		held = sandbox_make(e->d);

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@
 
 #include "bpf/guard.h"
 #include "bpf/guard_policy.h"
+#include "bpf/policy.h"
 #include "engine/base/cleanup.h"
 #include "tests/root/guard/tree.h"
 
@@ -33,10 +35,18 @@ static const struct guard_rule rules[] = {
 	  .label = "files.hide /log" },
 	{ .kind = GUARD_RULE_IOCTL, .value = 0x541b, .label = "ioctls.deny 0x541b" },
 	{ .kind = GUARD_RULE_FAMILY, .value = AF_NETLINK, .label = "sockets.families netlink" },
+	{ .kind = GUARD_RULE_FILE,
+	  .bits = GUARD_FILE_WRITE,
+	  .is_audit = true,
+	  .text = "/watched",
+	  .label = "files.readonly /watched" },
+	{ .kind = GUARD_RULE_PROCESS,
+	  .value = GUARD_PROCESS_SETSCHEDULER,
+	  .label = "processes.setscheduler deny" },
 };
 
 static const struct guard_policy policy = {
-	.number = 7, .rule_count = 4, .rules = rules, .name = "test"
+	.number = 7, .rule_count = 6, .rules = rules, .name = "test"
 };
 
 static struct tree tree;
@@ -129,15 +139,92 @@ static int attacks_try(const void *with)
 	return 0;
 }
 
-Test(lsm, is_the_same_by_every_route_and_leaves_neighbours_alone)
+static void skip_without_lsm(void)
+{
+	if (guard_capabilities(guard) & GUARD_LSM)
+		return;
+	teardown(); /* a skip ends the test without it */
+	cr_skip_test("this kernel takes no LSM programs: run it in a guest");
+}
+
+enum { SEEN_MAX = 64, FLOOD = 5000 };
+
+static struct policy_violation seen[SEEN_MAX];
+static int seen_count;
+
+static void take(void *context, const struct policy_violation *violation)
+{
+	(void)context;
+	if (seen_count < SEEN_MAX)
+		seen[seen_count++] = *violation;
+}
+
+static int broken_try(const void *with)
+{
+	const struct sched_param none = { 0 };
+	cpu_set_t cpus;
+
+	(void)with;
+	if (open_try("alias/sh", O_WRONLY) != EPERM || open_try("watched", O_WRONLY) != 0)
+		return 1;
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 ||
+	    sched_setaffinity(0, sizeof(cpus), &cpus) < 0)
+		return 2;
+	if (NOTED(sched_setscheduler(0, SCHED_BATCH, &none)) != EPERM)
+		return 3;
+	if (NOTED(rename("usr", "moved")) != EPERM)
+		return 4;
+	for (int i = 0; i < FLOOD; i++)
+		if (open_try("log/answer", O_RDONLY) != ENOENT)
+			return 5;
+	return 0;
+}
+
+static void told_expect(int at, uint32_t rule, int hook, int error)
+{
+	cr_expect_eq(seen[at].cgroup_id, tree.ids[TREE_SLOT0]);
+	cr_expect_eq(seen[at].rule, rule, "%d: rule %u", at, seen[at].rule);
+	cr_expect_eq(seen[at].hook, hook, "%d: hook %u", at, seen[at].hook);
+	cr_expect_eq(seen[at].error, error, "%d: error %d", at, seen[at].error);
+	cr_expect_eq(seen[at].verdict, error ? POLICY_DENIED : POLICY_AUDITED);
+	cr_expect_eq(seen[at].policy, policy.number);
+}
+
+static void told_check(void)
+{
+	struct guard_violations *stream = NULL;
+	struct guard_tallies tallies;
+
+	cr_assert_eq(guard_violations_open(guard, 0, &stream), 0);
+	cr_expect_eq(tree_run(&tree, TREE_LEAF, broken_try, NULL), 0);
+	while (guard_violations_consume(stream, 16, take, NULL) == 16)
+		;
+	cr_assert_geq(seen_count, 5);
+	told_expect(0, 1, POLICY_HOOK_OPEN, EPERM);
+	cr_expect_eq(seen[0].text_kind, POLICY_TEXT_PATH);
+	cr_assert_eq(seen[0].text_bytes, 11);
+	cr_expect_eq(memcmp(seen[0].text, "sh\0bin\0usr", 11), 0);
+	cr_expect_str_eq(seen[0].leaf, "e0");
+	cr_expect_eq(seen[0].argument & O_ACCMODE, O_WRONLY);
+	told_expect(1, 5, POLICY_HOOK_OPEN, 0);
+	told_expect(2, 6, POLICY_HOOK_SCHEDULER, EPERM);
+	told_expect(3, 1, POLICY_HOOK_RENAME, EPERM);
+	told_expect(4, 2, POLICY_HOOK_OPEN, ENOENT);
+	cr_assert_eq(guard_tallies_read(stream, tree.ids[TREE_SLOT0], &tallies), 0);
+	cr_assert_eq(tallies.count, 5);
+	cr_expect_eq(tallies.tallies[4].count, FLOOD);
+	cr_expect_eq(tallies.others, 0);
+	guard_violations_close(stream);
+}
+
+Test(lsm, is_the_same_by_every_route_told_with_its_path_counted_exactly_and_leaves_neighbours_alone)
 {
 	const int refused = 1, allowed = 0;
 
-	if (!(guard_capabilities(guard) & GUARD_LSM)) {
-		teardown(); /* a skip ends the test without it */
-		cr_skip_test("this kernel takes no LSM programs: run it in a guest");
-	}
+	skip_without_lsm();
+	close(open("watched", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
 	sandbox_set();
+	told_check();
 	cr_expect_eq(tree_run(&tree, TREE_SLOT0, attacks_try, &refused), 0);
 	cr_expect_eq(tree_run(&tree, TREE_LEAF, attacks_try, &refused), 0);
 	cr_expect_eq(tree_run(&tree, TREE_SLOT1, attacks_try, &allowed), 0);

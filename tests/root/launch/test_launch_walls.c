@@ -83,7 +83,7 @@ static int sheet_of(const struct guard_rule *rules, uint32_t count)
 	const struct guard_policy policy = { .number = 1, .rule_count = count, .rules = rules };
 	int fd = -1;
 
-	expect(walls_make(&policy, NULL, &fd) == 0);
+	expect(walls_make(&policy, &(struct walls_wish){ 0 }, &fd) == 0);
 	return fd;
 }
 
@@ -176,9 +176,10 @@ static void rules_that_hold_for_all_need_no_sheet(struct harness *h)
 	audit.is_audit = true;
 	expect(sheet_of(&audit, 1) == -1);
 	for (unsigned i = 0; i < COUNT(standing_rules); i++)
-		expect(walls_levels(&standing_rules[i]) & GUARD_LEVEL_SECCOMP);
-	expect(walls_levels(&audit) == 0);
-	expect(walls_levels(&file_rules[0]) == GUARD_LEVEL_MOUNT);
+		expect(walls_levels(&standing_rules[i], false) & GUARD_LEVEL_SECCOMP);
+	expect(walls_levels(&audit, false) == 0);
+	expect(walls_levels(&file_rules[0], false) == GUARD_LEVEL_MOUNT);
+	expect(walls_levels(&file_rules[0], true) == 0);
 }
 
 /* Another worker, which knows nothing of the policy, and a terminal: the same walls. */
@@ -231,7 +232,9 @@ static void an_unknown_profile_fails_the_spawn_and_leaves_nothing(struct harness
 	struct launch_reply reply;
 	auto_close int fd = -1;
 
-	expect(walls_make(&nothing, "dsec-of-nobody", &fd) == 0 && fd >= 0);
+	expect(walls_make(&nothing, &(struct walls_wish){ .profile = "dsec-of-nobody" }, &fd) ==
+		       0 &&
+	       fd >= 0);
 	const struct parcel parcel = { .fds = &fd, .fd_count = 1 };
 
 	request.flags = LAUNCH_REBUILD | LAUNCH_WALLS;
