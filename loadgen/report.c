@@ -73,9 +73,10 @@ static json_t *includes_json(const struct report *report)
 
 	for (int i = 0; i < LOAD_INCLUDES_MAX && load->scenario->includes[i]; i++)
 		json_array_append_new(includes, json_string(load->scenario->includes[i]));
-	json_array_append_new(includes, json_string(load->network == DSEC_NETWORK_PRIVATE ?
-							    "network private" :
-							    "network none"));
+	json_array_append_new(
+		includes, json_string(load->network == DSEC_NETWORK_PRIVATE ? "network private" :
+				      load->network == DSEC_NETWORK_SHARED  ? "network shared" :
+									      "network none"));
 	json_array_append_new(includes, json_string(load->is_fresh_root ?
 							    "root file system rebuilt every time" :
 							    "untouched root file systems reused"));

@@ -87,8 +87,7 @@ static int64_t probe_send(const struct requester *requester, const struct dsec_c
 {
 	struct dsec_bytes argv[2 + REQUEST_NAMESPACES] = {
 		text_bytes(requester->options->probe),
-		text_bytes(requester->options->network == DSEC_NETWORK_PRIVATE ? "private" :
-										 "none"),
+		text_bytes(requester->options->network != DSEC_NETWORK_NONE ? "private" : "none"),
 	};
 
 	for (int i = 0; i < REQUEST_NAMESPACES; i++)
