@@ -114,7 +114,7 @@ struct backend_gauges {
 enum box_network {
 	BOX_NETWORK_NONE,
 	BOX_NETWORK_PRIVATE, /* a namespace of its own */
-	BOX_NETWORK_EGRESS,  /* ... with a way out that no policy watches */
+	BOX_NETWORK_EGRESS,  /* ... with a way out, see is_policed */
 	/* One of all boxes of its group on this shard, apart in it. Needs guard_shared_load(). */
 	BOX_NETWORK_SHARED,
 };
@@ -124,6 +124,7 @@ struct box_spec {
 	uint32_t image;	       /* K: from 1, never of another image */
 	enum box_network network;
 	uint32_t network_group; /* BOX_NETWORK_SHARED: those who trust each other so far */
+	bool is_policed; /* BOX_NETWORK_EGRESS: it leads where its policy says; else: anywhere */
 	bool fresh_root;
 	const struct backend_walls *walls; /* NULL: none; they outlive the box */
 	uint32_t policy;		   /* that the guard has loaded, by number; 0: none */

@@ -149,12 +149,15 @@ int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
 			struct guard_shared_counts *ret);
 
 /*
- * A policy's destinations, put into the trie or taken away: the same policy, when no sandbox has it
- * any more. -E2BIG: POLICY_DESTINATIONS_MAX; -EINVAL; -EOPNOTSUPP without GUARD_EGRESS. Nothing of
- * a policy stays that failed.
+ * A policy's destinations alone, put into the trie or taken away (guard_policy_load() and _drop()
+ * do): the same policy, when no sandbox has it any more. -E2BIG: POLICY_DESTINATIONS_MAX; -EINVAL;
+ * -EOPNOTSUPP without GUARD_EGRESS. Nothing of a policy stays that failed.
  */
 int guard_egress_load(struct guard *guard, const struct guard_policy *policy);
 int guard_egress_drop(struct guard *guard, const struct guard_policy *policy);
+
+/* Number of no policy: nothing leads anywhere. */
+#define GUARD_EGRESS_NOWHERE UINT32_MAX
 
 /* A way out of a sandbox's network namespace. In network order; zero: it has none. */
 struct guard_egress {

@@ -196,9 +196,12 @@ int guard_policy_load(struct guard *guard, const struct guard_policy *policy)
 	work.summary.rule_count = policy->rule_count;
 	snprintf(work.summary.name, sizeof(work.summary.name), "%s", policy->name);
 	r = rules_put(&work, policy);
+	if (r == 0 && guard_capabilities(guard) & GUARD_EGRESS)
+		r = guard_egress_load(guard, policy);
 	if (r == 0)
 		r = bpf_map_update_elem(fd, &key, &work.summary, BPF_NOEXIST);
 	if (r < 0) {
+		(void)guard_egress_drop(guard, policy);
 		work.is_drop = true;
 		(void)rules_put(&work, policy); /* the first error is what counts */
 	}
@@ -217,6 +220,8 @@ int guard_policy_drop(struct guard *guard, const struct guard_policy *policy)
 		return -EOPNOTSUPP;
 	r = map_put(&work, GUARD_MAP_POLICIES, &key, NULL);
 	failed = rules_put(&work, policy);
+	if (guard_capabilities(guard) & GUARD_EGRESS)
+		failed = failed < 0 ? failed : guard_egress_drop(guard, policy);
 	return r < 0 ? r : failed;
 }
 
@@ -272,7 +277,7 @@ uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *r
 	case GUARD_RULE_PROCESS:
 		return guard_capabilities(guard) & GUARD_LSM ? GUARD_LEVEL_BPF_LSM : 0;
 	case GUARD_RULE_DESTINATION:
-		return 0;
+		return guard_capabilities(guard) & GUARD_EGRESS ? GUARD_LEVEL_CGROUP_BPF : 0;
 	}
 	return 0;
 }

@@ -146,6 +146,7 @@ static int guard_start(struct control *control, const uint64_t *shard_ids)
 		.shards = control->config->shards,
 		.shard_cgroup_ids = shard_ids,
 		.engine_pid = getpid(),
+		.with_egress = control->config->egress_range != NULL,
 	};
 	char why[2048] = "", *rest = NULL;
 	int r;

@@ -20,6 +20,7 @@ void slot_policy_end(struct containers *c, struct slot *slot)
 	if (slot->has_policy)
 		(void)guard_sandbox_clear(c->guard, slot->cgroup_id); /* it can only be gone */
 	slot->has_policy = false;
+	slot_egress_end(c, slot);
 }
 
 /* Where it cannot be limited it is told as not enforced, or the machine is out of memory. */
@@ -114,7 +115,11 @@ int box_tell(struct container *box)
 	box->box.cgroup_id = box->slot->cgroup_id;
 	churn_limit(c, box->slot, spec->limits.processes_per_s);
 	if (!c->guard || !box->slot->cgroup_id)
-		return spec->policy || spec->network == BOX_NETWORK_SHARED ? -EOPNOTSUPP : 0;
+		return spec->policy || spec->is_policed || spec->network == BOX_NETWORK_SHARED ?
+			       -EOPNOTSUPP :
+			       0;
 	r = set_network(c, box);
+	if (r == 0 && spec->is_policed)
+		r = box_egress_tell(box, spec->policy);
 	return r < 0 ? r : box_policy_tell(box, spec->policy, 1);
 }

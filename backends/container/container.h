@@ -145,6 +145,9 @@ void slot_policy_end(struct containers *c, struct slot *slot);
 void slot_told_end(struct containers *c, struct slot *slot);
 /* Of network `shared`: see struct guard_shared. */
 uint32_t slot_address_next(const struct containers *c, struct slot *slot);
+/* box_egress.c: after the guard knows its network; policy 0: nowhere */
+int box_egress_tell(struct container *box, uint32_t policy);
+void slot_egress_end(struct containers *c, struct slot *slot);
 
 /* narrow.c */
 int container_box_clear(struct box *box, struct box_clear *clear);

@@ -1,5 +1,5 @@
 /*
- * The way out of network `egress-unpoliced`: a router namespace of the instance's own between its
+ * The way out of sandboxes: a router namespace of the instance's own between its
  * sandboxes and the host, one veth from there to the host, and one table of rules on each side.
  * Control thread only; it runs nft(8).
  */
@@ -13,7 +13,11 @@ struct egress {
 	char link[16], table[40];
 };
 
-enum { EGRESS_BLOCK = 4 /* addresses of a sandbox, and of the link to the host */ };
+enum {
+	EGRESS_BLOCK = 4,  /* addresses of a sandbox, and of the link to the host */
+	EGRESS_ROUTER = 1, /* of a sandbox's */
+	EGRESS_SANDBOX = 2,
+};
 
 /*
  * `range`: "10.200.0.0/16". Fails with a line in the log that names the cause and the remedy:

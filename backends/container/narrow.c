@@ -137,6 +137,8 @@ static void walls_replied(struct launch_call *call, const struct launch_reply *r
 
 	if (r == 0)
 		r = box_policy_tell(passage->box, narrow->policy, narrow->version);
+	if (r == 0 && box->spec.is_policed)
+		r = box_egress_tell(passage->box, narrow->policy);
 	if (r < 0) {
 		narrow_end(passage, r);
 		return;

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include "backends/container/egress.h"
 #include "backends/container/kernel.h"
 #include "backends/container/netns.h"
 #include "backends/container/route.h"
@@ -15,7 +16,7 @@
 
 #define TRY(step, call) LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
 
-enum { PREFIX = 30, ROUTER = 1, SANDBOX = 2 /* of the four addresses */ };
+enum { PREFIX = 30 };
 
 static void peer_name(const struct worker *w, char name[static ROUTE_NAME_BYTES])
 {
@@ -41,9 +42,9 @@ static long inner_end(struct worker *w)
 	peer_name(w, peer);
 	r = TRY(EGRESS, route_pair_make((int)fd, "eth0", peer, LAUNCH_FD_ROUTER));
 	if (r >= 0)
-		r = end_furnish(w, (int)fd, "eth0", first + SANDBOX);
+		r = end_furnish(w, (int)fd, "eth0", first + EGRESS_SANDBOX);
 	if (r >= 0)
-		r = TRY(EGRESS, route_default_add((int)fd, first + ROUTER));
+		r = TRY(EGRESS, route_default_add((int)fd, first + EGRESS_ROUTER));
 	(void)kernel_close((int)fd); /* acknowledged */
 	return r;
 }
@@ -58,7 +59,7 @@ static long outer_end(struct worker *w)
 	if (fd < 0)
 		return fd;
 	peer_name(w, peer);
-	r = end_furnish(w, (int)fd, peer, first + ROUTER);
+	r = end_furnish(w, (int)fd, peer, first + EGRESS_ROUTER);
 	(void)kernel_close((int)fd); /* acknowledged */
 	return r;
 }

@@ -47,6 +47,7 @@ struct slot {
 	enum box_network network; /* what the guard was told */
 	uint32_t shared_uses;	  /* its addresses follow from it, see box_told.c */
 	bool has_policy;	  /* the guard was told that a policy holds for it */
+	bool has_egress;	  /* ... and where its way out may lead */
 	bool young;		  /* taken before its baseline's clock tick was over */
 	bool forgotten;		  /* its image goes: it is not made anew */
 	bool suspect;		  /* something went wrong in it */

@@ -433,6 +433,14 @@ void policy_free(struct policy *policy)
 	free(policy);
 }
 
+bool policy_leads_out(const struct policy *policy)
+{
+	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
+		if (policy->rules[i].kind == GUARD_RULE_DESTINATION)
+			return policy->levels[i] != 0;
+	return false;
+}
+
 uint32_t policy_unenforced(const struct policy *policy, const uint64_t *absent)
 {
 	uint32_t count = policy->unenforced;

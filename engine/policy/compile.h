@@ -71,6 +71,8 @@ struct policy {
 int policy_compile(const struct policy_document *document, const struct policy *base,
 		   struct policy **ret, struct policy_mistake *mistake);
 void policy_free(struct policy *policy);
+/* Its sandboxes may have a way out: it says where, and something holds them to it. */
+bool policy_leads_out(const struct policy *policy);
 /*
  * How many of its rules nothing enforces in a sandbox whose image lacks the paths of `absent`, a
  * bit per rule from 0: what stands there later no mount holds.

@@ -64,7 +64,9 @@ uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
 	if (policy == wider)
 		return 0;
 	for (uint32_t i = 0; i < wider->guard.rule_count; i++)
-		if (!wider->rules[i].is_audit && !rule_is_kept(policy, &wider->rules[i]))
+		if (!wider->rules[i].is_audit &&
+		    wider->rules[i].kind != GUARD_RULE_DESTINATION && /* see below */
+		    !rule_is_kept(policy, &wider->rules[i]))
 			return i + 1;
 	return 0;
 }

@@ -69,8 +69,11 @@ int policy_get(struct policy_want *want)
 
 struct status policy_unmet(const struct policy *policy, const char *table, char ret_detail[80])
 {
-	(void)snprintf(ret_detail, 80, "%.40s: nothing enforces it on this host",
-		       policy->rules[policy->unmet - 1].label);
+	const struct guard_rule *rule = &policy->rules[policy->unmet - 1];
+
+	(void)snprintf(ret_detail, 80, "%.40s: %s", rule->label,
+		       rule->kind == GUARD_RULE_DESTINATION ? "no way out, see dsecd --egress" :
+							      "nothing enforces it on this host");
 	return status_unsupported(table, "policy", ret_detail);
 }
 

@@ -282,6 +282,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	const struct request *request = creation->part->request;
 	const struct dsec_wire_create *c = &request->body.create;
 	const struct config *config = sandbox->shard->config;
+	const bool is_policed = c->network == DSEC_NETWORK_PRIVATE &&
+				policy_leads_out(creation->policy.policy);
 
 	sandbox->client = request->client;
 	memcpy(sandbox->request_id, request->entry.request_id, sizeof sandbox->request_id);
@@ -302,8 +304,9 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.id_hi = sandbox->id.hi,
 		.id_lo = sandbox->id.lo,
 		.image = sandbox->image->number,
-		.network = network_of(sandbox->network),
+		.network = is_policed ? BOX_NETWORK_EGRESS : network_of(sandbox->network),
 		.network_group = request->tenant->index, /* nobody else is in it */
+		.is_policed = is_policed,
 		.walls = sandbox->policy->walls,
 		.policy = policy_number_held(sandbox->policy),
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,

@@ -40,6 +40,9 @@ struct status network_fits(const struct policy *policy, uint32_t network)
 		[POLICY_NETWORK_SHARED] = "the policy has network.mode shared",
 	};
 
+	if (network == DSEC_NETWORK_EGRESS_UNPOLICED && policy->guard.has_egress)
+		return create_invalid("network", -EACCES,
+				      "the policy has rules of egress: private leads out by them");
 	if (needs[network] <= policy->network)
 		return STATUS_OK;
 	return create_invalid("network", -EACCES, modes[policy->network]);

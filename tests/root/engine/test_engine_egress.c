@@ -18,110 +18,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "dsec/policies.h"
 #include "engine/base/cleanup.h"
+#include "tests/root/engine/egress_world.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
-#define HOST	   "198.51.100.2"
-#define INTERNET   "203.0.113.10"
-#define RANGE	   "10.200.0.0/16"
 #define NFT_TABLES "nft list tables"
 
 enum { SKIPPED = 77 };
-
-/* ---- the world ---- */
-
-static bool run(const char *command)
-{
-	int status = system(command);
-
-	if (status)
-		note("status %x: %s", (unsigned)status, command);
-	return status == 0;
-}
-
-/* Says to whoever connects where they come from. */
-static void server_run(const char *address, unsigned short port)
-{
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) }, from;
-	int server = socket(AF_INET, SOCK_STREAM, 0), client;
-	const int on = 1;
-	char text[64];
-
-	(void)inet_pton(AF_INET, address, &at.sin_addr); /* ours */
-	(void)setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	if (bind(server, (struct sockaddr *)&at, sizeof at) < 0 || listen(server, 16) < 0)
-		_exit(1);
-	for (;;) {
-		socklen_t bytes = sizeof from;
-
-		client = accept(server, (struct sockaddr *)&from, &bytes);
-		(void)snprintf(text, sizeof text, "from %s\n", inet_ntoa(from.sin_addr));
-		(void)!write(client, text, strlen(text)); /* who connected sees what comes */
-		(void)close(client);
-	}
-}
-
-/* A process of its own, in the namespace of `world` (0: this one), as long as the test lives. */
-static pid_t server_start(pid_t world, const char *address, unsigned short port)
-{
-	char path[64];
-	pid_t pid = fork();
-
-	if (pid)
-		return pid;
-	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", world ? world : getpid());
-	if (setns(open(path, O_RDONLY | O_CLOEXEC), CLONE_NEWNET) < 0)
-		_exit(1);
-	server_run(address, port);
-	_exit(1);
-}
-
-static pid_t internet_start(void)
-{
-	int ready[2];
-	char told = 0;
-	pid_t pid;
-
-	if (pipe2(ready, O_CLOEXEC) < 0)
-		return -1;
-	pid = fork();
-	if (pid == 0) {
-		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (unshare(CLONE_NEWNET) == 0 && write(ready[1], "r", 1) == 1)
-			for (;;)
-				(void)pause(); /* for SIGKILL */
-		_exit(1);
-	}
-	(void)close(ready[1]); /* the child's */
-	(void)!read(ready[0], &told, 1);
-	(void)close(ready[0]); /* read */
-	return told ? pid : -1;
-}
-
-static bool world_make(pid_t *ret_internet)
-{
-	char command[512];
-
-	if (unshare(CLONE_NEWNET) < 0)
-		return false;
-	*ret_internet = internet_start();
-	if (*ret_internet < 0)
-		return false;
-	(void)snprintf(command, sizeof command,
-		       "set -e; i=%d; ip link set lo up\n"
-		       "ip link add up0 type veth peer name in0 netns $i\n"
-		       "ip addr add " HOST "/24 dev up0; ip link set up0 up\n"
-		       "nsenter -t $i -n sh -ec 'ip link set lo up\n"
-		       "ip addr add 198.51.100.1/24 dev in0; ip link set in0 up\n"
-		       "for a in " INTERNET " 169.254.169.254 100.100.100.200 168.63.129.16; do\n"
-		       "ip addr add $a/32 dev lo; done'\n"
-		       "ip route add default via 198.51.100.1\n"
-		       "sysctl -qw net.ipv4.ip_forward=1\n",
-		       *ret_internet);
-	return run(command);
-}
 
 /* ---- sandboxes ---- */
 
@@ -400,6 +305,135 @@ static void a_private_network_beside_it_has_no_way_out(struct engine *e)
 	sandbox_end(e->d, made.ids[0]);
 }
 
+/* ---- by a policy ---- */
+
+static bool policy_put(struct dsec *d, const char *document)
+{
+	const struct dsec_policy_opts opts = { .size = sizeof opts,
+					       .verb = DSEC_POLICY_LOAD,
+					       .document = { document, strlen(document) } };
+
+	return expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
+}
+
+static const char out_document[] = "name: out\nphases: {verify: in}\n"
+				   "network:\n  mode: private\n  egress:\n"
+				   "    allow: [203.0.113.0/24 tcp/80, 169.254.0.0/16]\n"
+				   "    deny: [" OTHER "]\n";
+
+static struct dsec_create_opts out_opts(void)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	opts.network = DSEC_NETWORK_PRIVATE;
+	opts.policy = "out";
+	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
+	return opts;
+}
+
+static struct dsec_id out_make(struct dsec *d)
+{
+	const struct dsec_create_opts opts = out_opts();
+	struct dsec_id id = { 0 };
+
+	auto_made struct made made = create_run(d, &opts);
+
+	if (expect(made.created == 1))
+		id = made.ids[0];
+	else
+		note("%s: %s", made.trouble.step, made.trouble.detail);
+	return id;
+}
+
+static bool policies_put(struct engine *e)
+{
+	return policy_put(e->d, "name: in\nnetwork: {mode: private}\n") &&
+	       policy_put(e->d, out_document);
+}
+
+static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
+{
+	static const struct {
+		const char *address;
+		int port;
+	} closed[] = {
+		{ INTERNET, 81 },	   { OTHER, 80 },
+		{ "169.254.169.254", 80 }, { "::ffff:169.254.169.254", 80 },
+		{ "100.100.100.200", 80 }, { HOST, 80 },
+		{ "10.200.0.1", 80 },
+	};
+	struct dsec_id id;
+
+	if (!policies_put(e))
+		return;
+	id = out_make(e->d);
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	for (unsigned i = 0; i < sizeof closed / sizeof *closed; i++)
+		expect(reads(e->d, id, closed[i].address, closed[i].port, ""));
+	auto_ran struct ran ran = shell_run(e->d, id, ":");
+
+	expect(ran_exited(&ran, 0) && !(ran.result->flags & DSEC_RESULT_UNPOLICED));
+	sandbox_end(e->d, id);
+}
+
+/* Whatever slot it was in: what comes after it has what it asked for, and no more. */
+static void nothing_of_a_way_out_is_passed_on(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	if (!policies_put(e))
+		return;
+	for (int i = 0; i < 6; i++) {
+		struct dsec_id id = out_make(e->d);
+
+		expect(reads(e->d, id, INTERNET, 81, ""));
+		sandbox_end(e->d, id);
+		id = egress_make(e->d);
+		expect(reads(e->d, id, INTERNET, 81, "from " HOST "\n"));
+		sandbox_end(e->d, id);
+	}
+	opts.network = DSEC_NETWORK_EGRESS_UNPOLICED;
+	opts.policy = "out";
+	auto_made struct made made = create_run(e->d, &opts);
+
+	expect(made.created == 0 && !strcmp(made.last.step, "create.network"));
+	expect(strstr(made.last.detail, "egress"));
+}
+
+static void a_phase_whose_policy_has_no_way_out_leads_nowhere(struct engine *e)
+{
+	const struct dsec_phase_opts opts = { .size = sizeof opts, .name = "verify" };
+	struct dsec_id id;
+
+	if (!policies_put(e))
+		return;
+	id = out_make(e->d);
+	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
+	expect(ticket_end(e->d, dsec_phase(e->d, NULL, id, &opts)).code == DSEC_OK);
+	expect(reads(e->d, id, INTERNET, 80, ""));
+	expect(reads(e->d, id, INTERNET, 81, ""));
+	sandbox_end(e->d, id);
+}
+
+static void without_the_option_rules_of_egress_are_refused_with_the_remedy(struct engine *e)
+{
+	struct dsec_create_opts opts = out_opts();
+
+	if (!policies_put(e))
+		return;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	expect(made.created == 0 && made.last.code == DSEC_UNSUPPORTED);
+	expect(strstr(made.last.detail, "--egress"));
+	opts.flags |= DSEC_CREATE_ALLOW_DEGRADED;
+	auto_made struct made degraded = create_run(e->d, &opts);
+
+	if (expect(degraded.created == 1)) {
+		expect(reads(e->d, degraded.ids[0], INTERNET, 80, ""));
+		sandbox_end(e->d, degraded.ids[0]);
+	}
+}
+
 /* A suite of its own: without --egress. */
 static void without_the_option_it_is_refused_with_the_remedy(struct engine *e)
 {
@@ -449,6 +483,9 @@ static const struct claim claims[] = {
 	CLAIM(it_is_marked_wherever_it_shows),
 	CLAIM(namespaces_with_a_way_out_are_never_used_again),
 	CLAIM(a_private_network_beside_it_has_no_way_out),
+	CLAIM(a_policy_leads_where_it_allows_and_nowhere_else),
+	CLAIM(nothing_of_a_way_out_is_passed_on),
+	CLAIM(a_phase_whose_policy_has_no_way_out_leads_nowhere),
 };
 
 static const struct claim claims_hurt[] = {
@@ -457,6 +494,7 @@ static const struct claim claims_hurt[] = {
 
 static const struct claim claims_off[] = {
 	CLAIM(without_the_option_it_is_refused_with_the_remedy),
+	CLAIM(without_the_option_rules_of_egress_are_refused_with_the_remedy),
 	CLAIM(a_range_that_cannot_be_is_refused_with_the_cause),
 };
 
@@ -476,7 +514,7 @@ static bool host_is_clean(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const cloud[] = { INTERNET, "169.254.169.254", "100.100.100.200",
+	static const char *const cloud[] = { INTERNET, OTHER, "169.254.169.254", "100.100.100.200",
 					     "168.63.129.16" };
 	pid_t internet;
 	int status;
@@ -490,6 +528,7 @@ int main(int argc, char **argv)
 		return 1;
 	for (unsigned i = 0; i < sizeof cloud / sizeof *cloud; i++)
 		(void)server_start(internet, cloud[i], 80);
+	(void)server_start(internet, INTERNET, 81);
 	(void)server_start(0, "0.0.0.0", 80);
 	status = suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
 	if (!host_is_clean())

@@ -1,0 +1,30 @@
+/*
+ * Where a box that has a way out may go, as the guard is told. Called as a box is built, as it is
+ * narrowed, and as its slot is given back. Must hold: it is told before anybody's program runs
+ * there (PID 1 is ours and sends nothing), and forgotten when nothing runs there any more.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "backends/container/container.h"
+#include "backends/container/egress.h"
+#include "bpf/guard.h"
+
+int box_egress_tell(struct container *box, uint32_t policy)
+{
+	struct containers *c = containers_of(box->box.backend);
+	const uint32_t first = node_egress_address(c->options.node, box->network->number);
+	const struct guard_egress told = { .policy = policy ? policy : GUARD_EGRESS_NOWHERE,
+					   .address4 = htonl(first + EGRESS_SANDBOX) };
+	int r = c->guard ? guard_egress_set(c->guard, box->slot->cgroup_id, &told) : -EOPNOTSUPP;
+
+	box->slot->has_egress |= r == 0;
+	return r;
+}
+
+void slot_egress_end(struct containers *c, struct slot *slot)
+{
+	if (slot->has_egress)
+		(void)guard_egress_clear(c->guard, slot->cgroup_id); /* it can only be gone */
+	slot->has_egress = false;
+}
