@@ -242,3 +242,43 @@ int egress_fold(struct guard_destination *entries, uint32_t count, uint32_t *ret
 	}
 	return r < 0 ? r : (int)kept;
 }
+
+/* ---- comparing ---- */
+
+/* What the kernel finds for all of a prefix that no other one lies in. */
+static const struct guard_destination *destination_find(const struct guard_policy *policy,
+							const struct guard_destination *of)
+{
+	return parent_find(policy->destinations, policy->destination_count, of);
+}
+
+static bool ports_are_within(const struct guard_destination *ports,
+			     const struct guard_destination *wider)
+{
+	for (uint32_t i = 0; ports && i < ports->port_count; i++) {
+		bool is_held = false;
+
+		for (uint32_t k = 0; wider && k < wider->port_count && !is_held; k++)
+			is_held = ports_hold(&wider->ports[k], &ports->ports[i]);
+		if (!is_held)
+			return false;
+	}
+	return true;
+}
+
+/* Between two prefixes of both lists nothing changes: so each of them is looked at once. */
+bool egress_is_within(const struct guard_policy *policy, const struct guard_policy *wider)
+{
+	const struct guard_policy *const lists[] = { policy, wider };
+
+	for (int list = 0; list < 2; list++) {
+		for (uint32_t i = 0; i < lists[list]->destination_count; i++) {
+			const struct guard_destination *at = &lists[list]->destinations[i];
+
+			if (!ports_are_within(destination_find(policy, at),
+					      destination_find(wider, at)))
+				return false;
+		}
+	}
+	return true;
+}

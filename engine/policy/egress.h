@@ -19,3 +19,9 @@ const char *egress_read(const char *text, bool is_deny, struct guard_destination
  * -EINVAL: more than GUARD_PORT_RANGES_MAX come together, in the name of rule *ret_rule.
  */
 int egress_fold(struct guard_destination *entries, uint32_t count, uint32_t *ret_rule);
+
+/*
+ * Whether folded destinations allow nothing that those of `wider` do not. A range of ports counts
+ * as allowed where one range of `wider` holds it. Compares each with each.
+ */
+bool egress_is_within(const struct guard_policy *policy, const struct guard_policy *wider);

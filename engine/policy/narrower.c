@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/policy/compile.h"
+#include "engine/policy/egress.h"
 
 /* Of `path` itself, or of all that is below `above`. */
 static bool path_is_within(const char *path, const char *above)
@@ -71,27 +72,7 @@ uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
 	return 0;
 }
 
-static bool destination_is_same(const struct guard_destination *a,
-				const struct guard_destination *b)
-{
-	bool same = a->prefix_bits == b->prefix_bits && a->port_count == b->port_count &&
-		    !memcmp(a->address, b->address, sizeof a->address);
-
-	for (uint32_t i = 0; same && i < a->port_count; i++)
-		same = a->ports[i].first == b->ports[i].first &&
-		       a->ports[i].last == b->ports[i].last &&
-		       a->ports[i].protocol == b->ports[i].protocol;
-	return same;
-}
-
 bool policy_goes_no_further(const struct policy *policy, const struct policy *wider)
 {
-	const struct guard_policy *a = &policy->guard, *b = &wider->guard;
-	bool same = a->has_egress == b->has_egress && a->destination_count == b->destination_count;
-
-	if (!a->has_egress)
-		return true;
-	for (uint32_t i = 0; same && i < a->destination_count; i++)
-		same = destination_is_same(&a->destinations[i], &b->destinations[i]);
-	return same;
+	return egress_is_within(&policy->guard, &wider->guard);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/policy/narrower.h"
 #include "engine/policy/policies.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
@@ -94,6 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 			assert(again->guard.rule_count == policy->guard.rule_count);
 			for (uint32_t i = 0; i < policy->guard.rule_count; i++)
 				assert(!strcmp(again->rules[i].label, policy->rules[i].label));
+			assert(policy_goes_no_further(again, policy));
 			policy_put(again);
 		}
 		policy_put(policy);

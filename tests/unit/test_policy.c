@@ -12,6 +12,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/policy/narrower.h"
+#include "engine/policy/narrower.h"
 #include "engine/policy/policies.h"
 
 /* ---- mistakes ---- */
@@ -330,6 +331,43 @@ Test(policy, the_narrowest_destination_has_what_wider_ones_allow_unless_a_deny_s
 	cr_expect_eq(to->port_count, 0);
 	cr_expect_not(loaded(table, "name: in\nnetwork: {mode: private}\n")->guard.has_egress);
 	table_close(table);
+}
+
+static bool is_within(const char *allow, const char *deny, const char *wider)
+{
+	struct policy_table *table = table_open();
+	char text[512];
+	struct policy *a, *b;
+	bool within;
+
+	(void)snprintf(text, sizeof text, "name: a\nnetwork: {egress: {allow: [%s], deny: [%s]}}\n",
+		       allow, deny);
+	a = loaded(table, text);
+	(void)snprintf(text, sizeof text, "name: b\nnetwork: {egress: %s}\n", wider);
+	b = loaded(table, text);
+	within = policy_goes_no_further(a, b) && !policy_lacks(a, b);
+	table_close(table);
+	return within;
+}
+
+Test(policy, a_way_out_is_within_another_where_it_leads_nowhere_else)
+{
+	const char *wide = "{allow: [10.0.0.0/8 tcp/1-1024 udp/123], deny: [10.9.0.0/16]}";
+
+	cr_expect(is_within("", "", wide), "none is within all");
+	cr_expect(is_within("10.0.0.0/8 tcp/1-1024 udp/123", "10.9.0.0/16", wide));
+	cr_expect(is_within("10.1.0.0/16 tcp/443", "", wide));
+	cr_expect(is_within("10.1.0.0/16 tcp/443, 10.1.2.3 udp/123", "", wide));
+	cr_expect(is_within("10.0.0.0/8 tcp/443", "10.9.0.0/16", wide));
+	cr_expect(is_within("10.0.0.0/8 tcp/443", "10.8.0.0/15", wide));
+	cr_expect_not(is_within("10.0.0.0/8 tcp/443", "", wide), "it leads to what is denied");
+	cr_expect_not(is_within("10.0.0.0/8 tcp/443", "10.9.0.0/17", wide), "to half of that");
+	cr_expect_not(is_within("10.9.1.1 tcp/443", "", wide));
+	cr_expect_not(is_within("10.1.0.0/16 tcp/443-2000", "", wide));
+	cr_expect_not(is_within("10.1.0.0/16 udp/443", "", wide));
+	cr_expect_not(is_within("10.0.0.0/7 tcp/443", "10.9.0.0/16", wide), "wider");
+	cr_expect_not(is_within("\"::/0\"", "", wide), "another family");
+	cr_expect_not(is_within("10.1.0.0/16", "", "{}"));
 }
 
 Test(policy, what_extends_joins_lists_replaces_words_and_may_narrow_families)
