@@ -1,9 +1,11 @@
 /*
- * What the programs of network `shared` cost, in nanoseconds a call, the best of seven rounds: for
- * a process outside of every sandbox, for a sandbox of `private`, and for one of `shared`, in one
- * network namespace. Not a test: `bench_shared`.
+ * What the programs of networks cost, in nanoseconds a call, the best of seven rounds: over the
+ * loopback for a process outside of every sandbox, for a sandbox of `private`, and for one of
+ * `shared`; over a veth pair for one outside, and for one whose policy has a thousand destinations.
+ * Not a test: `bench_network`.
  */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +16,14 @@
 #include <unistd.h>
 
 #include "bpf/guard.h"
+#include "bpf/guard_policy.h"
 #include "tests/root/guard/tree.h"
 
 enum { SOCKET_CLOSE, UDP_CONNECT, UDP_SEND, UDP_SENDTO, TCP_CONNECT, TCP_SEND, CALLS, ROUNDS = 7 };
-enum { OUTSIDE, PRIVATE, SHARED, KINDS, PORT = 5555 };
+enum { OUTSIDE, PRIVATE, SHARED, FAR, EGRESS, KINDS, PORT = 5555, DESTINATIONS = 1000 };
+
+#define NEAR_ADDRESS "198.51.100.2"
+#define FAR_ADDRESS  "198.51.100.1"
 
 static const char *const call_names[CALLS] = {
 	[SOCKET_CLOSE] = "socket + close",
@@ -31,7 +37,7 @@ static const int repeats[CALLS] = { 20000, 20000, 20000, 20000, 2000, 20000 };
 
 struct ends {
 	struct sockaddr_in at;
-	int listener, receiver, sender, client, accepted;
+	int listener, receiver, sender, loose, client, accepted;
 };
 
 static double now_ns(void)
@@ -84,7 +90,7 @@ static void call_once(int call, const struct ends *ends)
 		must(recv(ends->receiver, &byte, 1, 0), "recv");
 		break;
 	case UDP_SENDTO:
-		must(sendto(ends->receiver, &byte, 1, 0, at, sizeof(ends->at)), "sendto");
+		must(sendto(ends->loose, &byte, 1, 0, at, sizeof(ends->at)), "sendto");
 		must(recvfrom(ends->receiver, &byte, 1, 0, (struct sockaddr *)&from, &bytes),
 		     "recvfrom");
 		break;
@@ -100,18 +106,29 @@ static void call_once(int call, const struct ends *ends)
 	}
 }
 
-/* In a child in the cgroup; keeps the best of what it and others measured. */
-static void measure(double best_ns[static CALLS])
+static struct sockaddr_in address_of(const char *text)
 {
-	struct ends ends = {
-		.at = { .sin_family = AF_INET,
-			.sin_port = htons(PORT),
-			.sin_addr.s_addr = htonl(INADDR_LOOPBACK) },
-	};
+	return (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_port = htons(PORT),
+				     .sin_addr.s_addr = inet_addr(text) };
+}
+
+static struct ends ends_open(const char *address)
+{
+	struct ends ends = { .at = address_of(address) };
 
 	ends.listener = socket_at(SOCK_STREAM, &ends.at, NULL);
 	must(listen(ends.listener, 64), "listen");
 	ends.receiver = socket_at(SOCK_DGRAM, &ends.at, NULL);
+	return ends;
+}
+
+/* In a child in the cgroup; keeps the best of what it and others measured. */
+static void measure(double best_ns[static CALLS], const struct ends *far)
+{
+	struct ends ends = far ? *far : ends_open("127.0.0.1");
+
+	ends.loose = socket_at(SOCK_DGRAM, NULL, NULL);
 	ends.sender = socket_at(SOCK_DGRAM, NULL, &ends.at);
 	ends.client = socket_at(SOCK_STREAM, NULL, &ends.at);
 	ends.accepted = accept(ends.listener, NULL, NULL);
@@ -128,16 +145,70 @@ static void measure(double best_ns[static CALLS])
 	_exit(0);
 }
 
-static void namespace_make(void)
+/* This process is in the near one. The ends in the far one, which are no sandbox's. */
+static struct ends namespaces_make(void)
 {
+	char script[512];
+	struct ends far;
+	int far_fd, near_fd;
+
 	must(unshare(CLONE_NEWNET), "unshare");
-	if (system("ip link set lo up && ip route add local 10.64.0.0/10 dev lo"))
+	far_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	must(far_fd, "far");
+	must(unshare(CLONE_NEWNET), "unshare");
+	snprintf(script, sizeof(script),
+		 "set -e; ip link set lo up; ip route add local 10.64.0.0/10 dev lo\n"
+		 "ip link add eth0 type veth peer name in0 netns /proc/%d/fd/%d\n"
+		 "ip addr add " NEAR_ADDRESS "/24 dev eth0; ip link set eth0 up\n"
+		 "nsenter --net=/proc/%d/fd/%d sh -ec 'ip link set lo up\n"
+		 "ip addr add " FAR_ADDRESS "/24 dev in0; ip link set in0 up'\n",
+		 getpid(), far_fd, getpid(), far_fd);
+	if (system(script))
 		exit(1);
+	near_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	must(setns(far_fd, CLONE_NEWNET), "far");
+	far = ends_open(FAR_ADDRESS);
+	must(setns(near_fd, CLONE_NEWNET), "near");
+	return far;
+}
+
+static int egress_set(struct guard *guard, uint64_t cgroup_id)
+{
+	static struct guard_destination all[DESTINATIONS];
+	const struct guard_policy policy = { .number = 7,
+					     .has_egress = true,
+					     .destination_count = DESTINATIONS,
+					     .destinations = all };
+	const struct guard_egress what = { .policy = 7, .address4 = inet_addr(NEAR_ADDRESS) };
+	int r;
+
+	for (uint32_t i = 0; i < DESTINATIONS; i++) {
+		const uint32_t address = i ? htonl(0x0a000000 + i) : inet_addr(FAR_ADDRESS);
+
+		all[i] = (struct guard_destination){
+			.address = { [10] = 0xff, [11] = 0xff },
+			.prefix_bits = 128,
+			.port_count = 2,
+			.rule = i + 1,
+			.ports = { { 1, 65535, IPPROTO_TCP, 1 }, { 1, 65535, IPPROTO_UDP, 1 } },
+		};
+		memcpy(all[i].address + 12, &address, sizeof(address));
+	}
+	r = guard_network_set(guard, cgroup_id, true);
+	if (r == 0)
+		r = guard_egress_load(guard, &policy);
+	return r == 0 ? guard_egress_set(guard, cgroup_id, &what) : r;
+}
+
+static double more(const double *best_ns, const double *base_ns, int call)
+{
+	return 100 * (best_ns[call] / base_ns[call] - 1);
 }
 
 int main(void)
 {
-	static const enum tree_place places[KINDS] = { TREE_STRANGER, TREE_SLOT1, TREE_SLOT0 };
+	static const enum tree_place places[KINDS] = { TREE_STRANGER, TREE_SLOT1, TREE_SLOT0,
+						       TREE_STRANGER, TREE_SLOT2 };
 	const struct guard_shared what = { .address = 3, .ports_max = 512 };
 	double(*best_ns)[CALLS] = mmap(NULL, sizeof(double[KINDS][CALLS]), PROT_READ | PROT_WRITE,
 				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -145,10 +216,11 @@ int main(void)
 	struct guard *guard;
 	struct tree tree;
 	char why[4096];
+	struct ends far;
 	int r;
 
 	must(best_ns == MAP_FAILED ? -1 : 0, "mmap");
-	namespace_make();
+	far = namespaces_make();
 	tree_make(&tree);
 	options = tree_options(&tree);
 	r = guard_open(&options, why, sizeof(why), &guard);
@@ -158,19 +230,23 @@ int main(void)
 		r = guard_network_set(guard, tree.ids[TREE_SLOT1], true);
 	if (r == 0)
 		r = guard_shared_set(guard, tree.ids[TREE_SLOT0], &what);
+	if (r == 0)
+		r = egress_set(guard, tree.ids[TREE_SLOT2]);
 	for (int i = 0; r == 0 && i < ROUNDS * KINDS; i++) {
-		pid_t pid = tree_fork(&tree, places[i % KINDS], 0);
+		const int kind = i % KINDS;
+		pid_t pid = tree_fork(&tree, places[kind], 0);
 
 		if (pid == 0)
-			measure(best_ns[i % KINDS]);
+			measure(best_ns[kind], kind < FAR ? NULL : &far);
 		r = pid < 0 ? -1 : child_reap(pid);
 	}
 	for (int call = 0; r == 0 && call < CALLS; call++)
-		printf("%-28s outside %.0f ns, private %.0f (%+.0f %%), shared %.0f (%+.0f %%)\n",
+		printf("%-28s outside %.0f ns, private %.0f (%+.0f %%), shared %.0f (%+.0f %%); "
+		       "veth: outside %.0f ns, by policy %.0f (%+.0f %%)\n",
 		       call_names[call], best_ns[OUTSIDE][call], best_ns[PRIVATE][call],
-		       100 * (best_ns[PRIVATE][call] / best_ns[OUTSIDE][call] - 1),
-		       best_ns[SHARED][call],
-		       100 * (best_ns[SHARED][call] / best_ns[OUTSIDE][call] - 1));
+		       more(best_ns[PRIVATE], best_ns[OUTSIDE], call), best_ns[SHARED][call],
+		       more(best_ns[SHARED], best_ns[OUTSIDE], call), best_ns[FAR][call],
+		       best_ns[EGRESS][call], more(best_ns[EGRESS], best_ns[FAR], call));
 	guard_close(guard);
 	tree_remove(&tree);
 	return r ? 1 : 0;
