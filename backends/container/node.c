@@ -158,6 +158,8 @@ int backend_governor_start(struct backend_node *node, const char **ret_step)
 
 void backend_governor_stop(struct backend_node *node)
 {
+	if (!node)
+		return; /* the engine did not get that far */
 	governor_stop(node->governor);
 	node->governor = NULL;
 }

@@ -96,8 +96,7 @@ static void egress_probe(const struct check_context *context, struct check_resul
 }
 
 const struct check_probe check_network_probes[] = {
-	{ "egress", false, 0, egress_probe,
-	  "no sandboxes with a way out (dsecd --egress)",
+	{ "egress", false, 0, egress_probe, "no sandboxes with a way out (dsecd --egress)",
 	  "apt-get install nftables; modprobe veth nf_tables nft_masq nft_ct" },
 	{ 0 },
 };

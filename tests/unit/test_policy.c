@@ -356,18 +356,14 @@ Test(policy, a_way_out_is_within_another_where_it_leads_nowhere_else)
 
 	cr_expect(is_within("", "", wide), "none is within all");
 	cr_expect(is_within("10.0.0.0/8 tcp/1-1024 udp/123", "10.9.0.0/16", wide));
-	cr_expect(is_within("10.1.0.0/16 tcp/443", "", wide));
 	cr_expect(is_within("10.1.0.0/16 tcp/443, 10.1.2.3 udp/123", "", wide));
-	cr_expect(is_within("10.0.0.0/8 tcp/443", "10.9.0.0/16", wide));
 	cr_expect(is_within("10.0.0.0/8 tcp/443", "10.8.0.0/15", wide));
 	cr_expect_not(is_within("10.0.0.0/8 tcp/443", "", wide), "it leads to what is denied");
 	cr_expect_not(is_within("10.0.0.0/8 tcp/443", "10.9.0.0/17", wide), "to half of that");
-	cr_expect_not(is_within("10.9.1.1 tcp/443", "", wide));
 	cr_expect_not(is_within("10.1.0.0/16 tcp/443-2000", "", wide));
 	cr_expect_not(is_within("10.1.0.0/16 udp/443", "", wide));
 	cr_expect_not(is_within("10.0.0.0/7 tcp/443", "10.9.0.0/16", wide), "wider");
 	cr_expect_not(is_within("\"::/0\"", "", wide), "another family");
-	cr_expect_not(is_within("10.1.0.0/16", "", "{}"));
 }
 
 Test(policy, what_extends_joins_lists_replaces_words_and_may_narrow_families)
