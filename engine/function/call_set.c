@@ -10,6 +10,7 @@
 #include "engine/function/call.h"
 #include "engine/function/function.h"
 #include "engine/image/image.h"
+#include "engine/policy/policies.h"
 #include "engine/shard.h"
 
 static void set_expired(struct timer *timer);
@@ -215,6 +216,8 @@ struct call_set *call_set_new(struct call *call)
 		.id_hi = function->id.hi,
 		.id_lo = function->id.lo,
 		.image = function->image->number,
+		.walls = function->policy ? function->policy->walls : NULL,
+		.policy = function->policy ? policy_number_held(function->policy) : 0,
 		.limits = function->limits,
 		.disk_bytes = function->disk_bytes,
 		.hostname = "function",

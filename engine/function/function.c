@@ -16,6 +16,7 @@
 #include "engine/function/call_set.h"
 #include "engine/function/function_wish.h"
 #include "engine/image/image.h"
+#include "engine/policy/policy_want.h"
 #include "engine/sandbox/limits.h"
 #include "engine/request/request.h"
 #include "engine/shard.h"
@@ -30,6 +31,7 @@ enum { ROWS_PER_TURN = 32, ROW_BYTES_MAX = 8192 };
 struct registering {
 	struct part *part;
 	struct image_want image;
+	struct policy_want policy; /* name "": none */
 };
 
 int functions_init(struct shard *shard)
@@ -65,6 +67,8 @@ void function_settle(struct function *function)
 	*link = function->next;
 	quota_give(function->tenancy, QUOTA_FUNCTIONS, 1);
 	image_put(shard, function->image);
+	if (function->policy)
+		policy_put(function->policy);
 	free((void *)function->spec.strings);
 	free(function);
 	shard_check_stopped(shard);
@@ -148,11 +152,11 @@ static void function_add(struct function *function)
 
 static bool is_same(const struct function *a, const struct function *b)
 {
-	return a->image == b->image && a->flags == b->flags && a->isolation == b->isolation &&
-	       a->disk_bytes == b->disk_bytes && a->output_bytes == b->output_bytes &&
-	       a->cpu_ms == b->cpu_ms && a->wall_ms == b->wall_ms &&
-	       !memcmp(&a->limits, &b->limits, sizeof a->limits) && !strcmp(a->user, b->user) &&
-	       a->spec.argument_count == b->spec.argument_count &&
+	return a->image == b->image && a->policy == b->policy && a->flags == b->flags &&
+	       a->isolation == b->isolation && a->disk_bytes == b->disk_bytes &&
+	       a->output_bytes == b->output_bytes && a->cpu_ms == b->cpu_ms &&
+	       a->wall_ms == b->wall_ms && !memcmp(&a->limits, &b->limits, sizeof a->limits) &&
+	       !strcmp(a->user, b->user) && a->spec.argument_count == b->spec.argument_count &&
 	       a->spec.environment_count == b->spec.environment_count &&
 	       a->spec.string_bytes == b->spec.string_bytes &&
 	       !memcmp(a->spec.strings, b->spec.strings, a->spec.string_bytes);
@@ -206,6 +210,7 @@ static struct status register_function(struct registering *registering)
 	function->last = &function->first;
 	function->registered_ns = io_now_ns(shard->io);
 	function->image = registering->image.image;
+	function->policy = registering->policy.policy;
 	s = function_wish(function, part->request);
 	if (!s.code && shard->number == 0) {
 		s = function_name(function);
@@ -217,6 +222,7 @@ static struct status register_function(struct registering *registering)
 		return s;
 	}
 	image_use(shard, function->image);
+	registering->policy.policy = NULL; /* it is the function's now */
 	function_add(function);
 	return STATUS_OK;
 }
@@ -234,21 +240,75 @@ static struct status image_failure(int error)
 	return s;
 }
 
+static void register_end(struct registering *registering, const struct status *status)
+{
+	struct part *part = registering->part;
+
+	if (registering->image.image)
+		image_put(part->shard, registering->image.image);
+	if (registering->policy.policy)
+		policy_put(registering->policy.policy);
+	part->work = NULL;
+	free(registering);
+	part_end(part, status, NULL);
+}
+
+static struct status policy_failure(const struct registering *registering, int error)
+{
+	const struct policy *policy = registering->policy.policy;
+	const uint32_t flags = registering->part->request->body.function.flags;
+	char *detail = registering->part->detail;
+
+	if (error < 0)
+		return (struct status){
+			.code = error == -ENOENT ? DSEC_ABSENT : DSEC_INVALID,
+			.blame = DSEC_BLAME_CALLER,
+			.error = -error,
+			.table = "function",
+			.step = "policy",
+			.detail = error == -ENOENT ? "no such policy" :
+						     "1 to 63 of a-z 0-9 and - inside",
+		};
+	if (registering->policy.unheld < 0)
+		return policy_unheld(&registering->policy, "function", detail);
+	if (policy->unmet && !(flags & DSEC_FUNCTION_ALLOW_DEGRADED))
+		return policy_unmet(policy, "function", detail);
+	return STATUS_OK;
+}
+
+static void policy_ready(struct policy_want *want, int result)
+{
+	struct registering *registering = container_of(want, struct registering, policy);
+	struct status s = policy_failure(registering, result);
+
+	if (!s.code && registering->part->shard->stopping)
+		s = status_of_errno(-ECANCELED, "function", "cancel");
+	if (!s.code)
+		s = register_function(registering);
+	register_end(registering, &s);
+}
+
 static void image_ready(struct image_want *want, int result)
 {
 	struct registering *registering = container_of(want, struct registering, image);
 	struct part *part = registering->part;
 	struct status s = result < 0 ? image_failure(result) : STATUS_OK;
+	int r;
 
 	if (!s.code && part->shard->stopping)
 		s = status_of_errno(-ECANCELED, "function", "cancel");
-	if (!s.code)
-		s = register_function(registering);
-	if (result >= 0)
-		image_put(part->shard, want->image);
-	part->work = NULL;
-	free(registering);
-	part_end(part, &s, NULL);
+	if (s.code || !*registering->policy.name) {
+		if (!s.code)
+			s = register_function(registering);
+		register_end(registering, &s);
+		return;
+	}
+	registering->policy.shard = part->shard;
+	registering->policy.tenant = part->request->tenant->index;
+	registering->policy.ready = policy_ready;
+	r = policy_get(&registering->policy);
+	if (r != -EAGAIN)
+		policy_ready(&registering->policy, r);
 }
 
 static void register_part(struct part *part)
@@ -264,7 +324,7 @@ static void register_part(struct part *part)
 	}
 	registering = calloc(1, sizeof *registering);
 	s = registering ? function_check(part->request, part->shard->node->unenforced,
-					 registering->image.name) :
+					 registering->image.name, registering->policy.name) :
 			  status_of_errno(-ENOMEM, "function", "request");
 	if (!s.code &&
 	    !tenant_reads_image(part->request->tenant, part->shard->node, registering->image.name))
@@ -342,6 +402,11 @@ static void row_emit(struct part *part, const struct function *function)
 	row.name.at = row_put(body, &used, function->name, row.name.bytes);
 	row.image.bytes = (uint32_t)strlen(function->image->name);
 	row.image.at = row_put(body, &used, function->image->name, row.image.bytes);
+	if (function->policy) {
+		row.policy.bytes = (uint32_t)strlen(function->policy->guard.name);
+		row.policy.at =
+			row_put(body, &used, function->policy->guard.name, row.policy.bytes);
+	}
 	row_arguments(function, body, &used, &row.argv);
 	memcpy(body, &row, sizeof row);
 	e.bytes = used;

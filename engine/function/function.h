@@ -20,6 +20,7 @@
 #include "engine/base/timer.h"
 
 struct image;
+struct policy;
 struct part;
 struct shard;
 struct tenancy;
@@ -50,7 +51,8 @@ struct function {
 	struct tenancy *tenancy; /* whose it is: nobody else finds it */
 	char name[FUNCTION_NAME_BYTES_MAX], user[FUNCTION_USER_BYTES_MAX];
 	struct image *image;
-	struct run_spec spec; /* its strings are the function's */
+	struct policy *policy; /* used; NULL: none */
+	struct run_spec spec;  /* its strings are the function's */
 	struct box_limits limits;
 	uint64_t disk_bytes, output_bytes;
 	uint32_t flags, isolation, cpu_ms, wall_ms;

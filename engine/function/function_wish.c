@@ -56,7 +56,8 @@ static struct status check_limits(const struct dsec_wire_function *wish, uint32_
 }
 
 struct status function_check(const struct request *request, uint32_t unenforced,
-			     char ret_image[IMAGE_NAME_MAX])
+			     char ret_image[IMAGE_NAME_MAX],
+			     char ret_policy[GUARD_POLICY_NAME_MAX + 1])
 {
 	const struct dsec_wire_function *wish = &request->body.function;
 	char name[FUNCTION_NAME_BYTES_MAX], user[FUNCTION_USER_BYTES_MAX];
@@ -80,6 +81,9 @@ struct status function_check(const struct request *request, uint32_t unenforced,
 	r = wire_string(w, wish->image, ret_image, IMAGE_NAME_MAX);
 	if (r < 0 || !*ret_image)
 		return wish_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
+	r = wire_string(w, wish->policy, ret_policy, GUARD_POLICY_NAME_MAX + 1);
+	if (r < 0)
+		return wish_invalid("policy", r, "a name, at most 63 bytes");
 	return check_limits(wish, unenforced);
 }
 

@@ -66,6 +66,7 @@ static int function_register(struct session *session)
 		.env_count = o->env.count,
 		.flags = (o->allow_degraded ? DSEC_FUNCTION_ALLOW_DEGRADED : 0u) |
 			 (argc ? 0u : DSEC_FUNCTION_IMAGE_COMMAND),
+		.policy = o->policy,
 		.isolation = o->isolation == 2 ? DSEC_ISOLATION_DOMAIN : DSEC_ISOLATION_FRESH,
 		.memory_bytes = o->memory_bytes,
 		.disk_bytes = o->disk_bytes,
@@ -114,6 +115,8 @@ static json_t *function_json(const struct dsec_function_row *row)
 	(void)json_add_bytes(object, "name", row->name);
 	(void)json_object_set_new(object, "id", json_id(row->id));
 	(void)json_add_bytes(object, "image", row->image);
+	if (row->policy.bytes)
+		(void)json_add_bytes(object, "policy", row->policy);
 	(void)json_object_set_new(object, "isolation", json_string(isolation_name(row->isolation)));
 	(void)json_object_set_new(object, "cpu_ms",
 				  row->cpu_ms ? json_integer(row->cpu_ms) : json_null());
@@ -361,9 +364,9 @@ static int function_call(struct session *session)
 
 static bool is_registration(const struct options *o)
 {
-	return o->image || o->isolation || o->cpu_ms || o->wall_ms || o->memory_bytes ||
-	       o->disk_bytes || o->pids_max || o->output_limit_bytes || o->env.count || o->cwd ||
-	       o->user || o->allow_degraded;
+	return o->image || o->policy || o->isolation || o->cpu_ms || o->wall_ms ||
+	       o->memory_bytes || o->disk_bytes || o->pids_max || o->output_limit_bytes ||
+	       o->env.count || o->cwd || o->user || o->allow_degraded;
 }
 
 static const char *call_wrong(const struct options *o)

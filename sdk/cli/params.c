@@ -82,7 +82,7 @@ static const struct param params[] = {
 	{ "job", 0, PARAM_TEXT,
 	  MADE | VERB_PS | VERB_RM | VERB_STATS | VERB_CHANGE | VERB_EVENTS | VERB_TOP, FIELD(job),
 	  0, 0, "JOB", "give, or select by, the label job=JOB" },
-	{ "policy", 0, PARAM_TEXT, MADE | VERB_PHASE, FIELD(policy), 0, 0, "POLICY",
+	{ "policy", 0, PARAM_TEXT, MADE | VERB_PHASE | VERB_CALL, FIELD(policy), 0, 0, "POLICY",
 	  "what it may do: a policy's name; see dsec policy ls" },
 	{ "effective", 0, PARAM_ON, VERB_POLICY, FIELD(effective), 0, 0, NULL,
 	  "its rules, with those of what it extends, in place of the document" },

@@ -455,6 +455,8 @@ static int function_row_take(struct event *event, struct payload payload)
 	r = ref_take(payload, wire.name, &row->name);
 	if (r == 0)
 		r = ref_take(payload, wire.image, &row->image);
+	if (r == 0)
+		r = ref_take(payload, wire.policy, &row->policy);
 	return r < 0 ? r : items_take(payload, &wire.argv, event->items);
 }
 

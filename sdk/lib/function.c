@@ -57,6 +57,7 @@ static int function_pack(const struct dsec_function_opts *opts, struct submissio
 	wire.name = dsec__pack_text(&pack, opts->name);
 	wire.image = dsec__pack_text(&pack, opts->image);
 	wire.user = dsec__pack_text(&pack, opts->user);
+	wire.policy = dsec__pack_text(&pack, opts->policy);
 	wire.cwd = dsec__pack_text(&pack, opts->cwd);
 	wire.argv = dsec__pack_items(&pack, opts->argv, opts->argc);
 	wire.env = dsec__pack_items(&pack, opts->env, opts->env_count);

@@ -26,6 +26,8 @@ struct dsec_function_opts {
 	/* Of one call: CPU time of all that it starts, time by the clock, processes at once. */
 	uint32_t cpu_ms, wall_ms, pids_max;
 	uint32_t reserved; /* 0 */
+	/* What its calls may do, as in dsec_create_opts; the version there is now. NULL: none. */
+	const char *policy;
 };
 
 /* Body of a function's DSEC_EV_ROW: what is in force. */
@@ -39,6 +41,7 @@ struct dsec_function_row {
 	struct dsec_bytes name, image;
 	const struct dsec_bytes *argv;
 	uint32_t argc, reserved;
+	struct dsec_bytes policy; /* empty: none */
 };
 
 /*

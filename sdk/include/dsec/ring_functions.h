@@ -22,7 +22,8 @@ struct dsec_wire_function {
 	struct dsec_wire_items argv, env;
 	uint64_t memory_bytes, disk_bytes, output_bytes; /* 0: the default */
 	uint32_t cpu_ms, wall_ms, pids_max, reserved0;
-	uint64_t reserved[4];
+	struct dsec_wire_ref policy; /* empty: none, as `default` */
+	uint64_t reserved[3];
 };
 
 /* Body of a function's ROW: what is in force. */
@@ -35,7 +36,8 @@ struct dsec_wire_function_row {
 	uint64_t age_ms;
 	struct dsec_wire_ref name, image;
 	struct dsec_wire_items argv;
-	uint64_t reserved[4];
+	struct dsec_wire_ref policy;
+	uint64_t reserved[3];
 };
 
 /*

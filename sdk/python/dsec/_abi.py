@@ -1679,6 +1679,7 @@ class FunctionOpts(ctypes.Structure):
     wall_ms: int
     pids_max: int
     reserved: int
+    policy: Any
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("verb", ctypes.c_uint32),
@@ -1700,6 +1701,7 @@ class FunctionOpts(ctypes.Structure):
         ("wall_ms", ctypes.c_uint32),
         ("pids_max", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("policy", ctypes.c_char_p),
     ]
 
 
@@ -1720,6 +1722,7 @@ class FunctionRow(ctypes.Structure):
     argv: Any
     argc: int
     reserved: int
+    policy: Bytes
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("isolation", ctypes.c_uint32),
@@ -1737,6 +1740,7 @@ class FunctionRow(ctypes.Structure):
         ("argv", ctypes.POINTER(Bytes)),
         ("argc", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("policy", Bytes),
     ]
 
 

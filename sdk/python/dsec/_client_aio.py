@@ -28,7 +28,8 @@ CREATE_DEFAULTS: dict[str, Any] = {
 }
 
 FUNCTION_DEFAULTS: dict[str, Any] = {
-    "cwd": None, "user": None, "env": None, "isolation": None, "cpu": None, "wall": None,
+    "cwd": None, "user": None, "env": None, "policy": None, "isolation": None, "cpu": None,
+    "wall": None,
     "allow_degraded": False, "image_command": False,
 }
 

@@ -12,7 +12,8 @@ from dsec.errors import DsecError
 
 
 def register(name: str, image: str, argv: Sequence[Text], *, cwd: Text | None, user: str | None,
-             env: Mapping[str, str] | None, isolation: str | None, cpu: float | None,
+             env: Mapping[str, str] | None, policy: str | None,
+             isolation: str | None, cpu: float | None,
              wall: float | None, allow_degraded: bool, image_command: bool, **numbers: int | None
              ) -> Request[str]:
     if isinstance(argv, (str, bytes)):
@@ -24,6 +25,7 @@ def register(name: str, image: str, argv: Sequence[Text], *, cwd: Text | None, u
     flags |= _abi.DSEC_FUNCTION_IMAGE_COMMAND if image_command else 0
     opts.name, opts.image = c_string("name", name), c_string("image", image)
     opts.cwd, opts.user = c_string("cwd", cwd), c_string("user", user)
+    opts.policy = c_string("policy", policy)
     if argv:
         opts.argv = bytes_array("argv", argv, keep)
     if variables:

@@ -67,6 +67,7 @@ class FunctionOptions(CallOptions, total=False):
     cwd: Text
     user: str
     env: Mapping[str, str]  # over the image's
+    policy: str  # what its calls may do; the version there is now
     isolation: str  # "fresh", "domain"
     cpu: float  # of one call: CPU time of all that it starts
     wall: float  # time by the clock

@@ -282,6 +282,56 @@ static void a_name_is_one_function_until_it_is_removed(struct engine *e)
 	expect(!never.result.size && never.status.code == DSEC_ABSENT);
 }
 
+static struct dsec_status policy_ask(struct dsec *d, uint32_t verb, const char *name,
+				     const char *document)
+{
+	const struct dsec_policy_opts opts = {
+		.size = sizeof opts,
+		.verb = verb,
+		.name = name,
+		.document = { document, document ? strlen(document) : 0 },
+	};
+
+	return ticket_end(d, dsec_policy(d, NULL, &opts));
+}
+
+static void calls_have_the_walls_of_their_functions_policy(struct engine *e)
+{
+	static const char script[] = "(echo x >/bin/y) 2>/dev/null && echo wrote || echo kept";
+	struct dsec_function_opts opts = { .size = sizeof opts, .name = "walls" };
+	struct dsec_id bare = function_of(e->d, "bare", script, NULL), other;
+
+	expect(policy_ask(e->d, DSEC_POLICY_LOAD, NULL,
+			  "name: fn-walls\nfiles: {readonly: [/bin]}\n")
+		       .code == DSEC_OK);
+	opts.policy = "fn-walls";
+	for (uint32_t i = 0; i < 2; i++) {
+		struct dsec_id id;
+
+		opts.isolation = i ? DSEC_ISOLATION_DOMAIN : DSEC_ISOLATION_FRESH;
+		id = function_of(e->d, "walls", script, &opts);
+		for (int call = 0; call < 3; call++) {
+			auto_called struct called called = call_run(e->d, id, "");
+			auto_called struct called free_one = call_run(e->d, bare, "");
+
+			expect(called_says(&called, "kept\n"));
+			expect(called_says(&free_one, "wrote\n"));
+		}
+		expect(function_end(e->d, id).code == DSEC_OK);
+	}
+	opts.name = "other";
+	opts.image = "test";
+	opts.verb = DSEC_FUNCTION_REGISTER;
+	opts.policy = "nobodys";
+	{
+		const struct dsec_status status = function_try(e->d, &opts, &other);
+
+		expect(status.code == DSEC_ABSENT && !strcmp(status.step, "function.policy"));
+	}
+	expect(function_end(e->d, bare).code == DSEC_OK);
+	expect(policy_ask(e->d, DSEC_POLICY_REMOVE, "fn-walls", NULL).code == DSEC_OK);
+}
+
 static void an_image_in_use_by_a_function_is_not_removed(struct engine *e)
 {
 	struct dsec_id id = function_of(e->d, "holds", "cat", NULL);
@@ -352,6 +402,7 @@ static void calls_of_a_client_that_goes_are_ended(struct engine *e)
 
 static const struct claim claims[] = {
 	CLAIM(each_program_has_its_verdict_in_both_classes),
+	CLAIM(calls_have_the_walls_of_their_functions_policy),
 	CLAIM(what_takes_too_much_memory_is_mle),
 	CLAIM(a_program_that_is_not_there_is_ie_and_says_so),
 	CLAIM(sleeping_is_over_by_the_clock),

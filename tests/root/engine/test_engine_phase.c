@@ -8,7 +8,7 @@
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
-enum { RACES = 12, RACING_EXECS = 6 };
+enum { RACES = 8, RACING_EXECS = 6 };
 
 /* How a move ended. */
 struct moved {
