@@ -112,6 +112,8 @@ static const struct option options[] = {
 	{ "check", OPTION_ANSWER, 0, 0, CONFIG_CHECK, NULL, "say what this host can do, and end" },
 	{ "json", OPTION_ON, FIELD(check_json), 0, 0, NULL, "--check writes JSON" },
 	{ "help", OPTION_ANSWER, 0, 0, CONFIG_HELP, NULL, "say this, and end" },
+	{ "uninstall", OPTION_ANSWER, 0, 0, CONFIG_UNINSTALL, NULL,
+	  "remove what a dead engine of the instance left, and end" },
 	{ "version", OPTION_ANSWER, 0, 0, CONFIG_VERSION, NULL, "say the version, and end" },
 };
 

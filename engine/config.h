@@ -138,7 +138,7 @@ bool config_is_given(const struct config *config, const char *option);
  * Parse options; -EINVAL after one line on stderr that names the option. Returns 1 when a mode that
  * is not "run" was asked (see enum config_mode).
  */
-enum config_mode { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_VERSION };
+enum config_mode { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_UNINSTALL, CONFIG_VERSION };
 int config_parse(struct config *config, int argc, char **argv, enum config_mode *ret_mode);
 
 /*

@@ -24,6 +24,8 @@ static int mode_run(struct config *config, enum config_mode mode)
 	case CONFIG_HELP:
 		config_help(config, stdout);
 		return 0;
+	case CONFIG_UNINSTALL:
+		return keeper_uninstall(config);
 	case CONFIG_VERSION:
 		puts("dsecd " DSEC_VERSION);
 		return 0;

@@ -24,6 +24,12 @@ enum {
 
 /* Runs until the last engine ended; returns dsecd's exit status. */
 int keeper_run(struct config *config);
+/*
+ * Removes what is left of the instance: processes, cgroups, pinned BPF links and maps, sockets,
+ * locks. KEEPER_EXIT_REFUSED, and nothing is touched, while it runs; 1: something stays, and it
+ * said what.
+ */
+int keeper_uninstall(struct config *config);
 
 /*
  * The wire, one packet each way, host byte order: both ends are forks of one program.
