@@ -226,10 +226,10 @@ static const struct attack attacks[] = {
 	ATTACK(open_anothers_memory, EACCES, 0, EACCES, EACCES, POLICY_HOOK_PTRACE),
 	ATTACK(open_anothers_root, EACCES, 0, EACCES, EACCES, POLICY_HOOK_PTRACE),
 	ATTACK(take_anothers_descriptor, EPERM, 0, EPERM, EPERM, POLICY_HOOK_PTRACE),
-	ATTACK(signal_another, EPERM, 0, EPERM, EPERM, POLICY_HOOK_SIGNAL),
-	ATTACK(signal_anothers_thread, EPERM, 0, EPERM, EPERM, POLICY_HOOK_SIGNAL),
-	ATTACK(signal_by_pidfd, EPERM, 0, EPERM, EPERM, POLICY_HOOK_SIGNAL),
-	ATTACK(signal_by_a_pipe, 0, 0, EPERM, EPERM, 0),
+	ATTACK(signal_another, EPERM, 0, 0, 0, POLICY_HOOK_SIGNAL),
+	ATTACK(signal_anothers_thread, EPERM, 0, 0, 0, POLICY_HOOK_SIGNAL),
+	ATTACK(signal_by_pidfd, EPERM, 0, 0, 0, POLICY_HOOK_SIGNAL),
+	ATTACK(signal_by_a_pipe, 0, 0, 0, 0, 0),
 	ATTACK(trace_a_child, 0, 0, 0, 0, 0),
 	ATTACK(call_bpf, EPERM, 0, EPERM, EPERM, POLICY_HOOK_BPF),
 	ATTACK(make_a_map, EPERM, 0, EPERM, EPERM, POLICY_HOOK_BPF),
@@ -244,7 +244,7 @@ static const struct attack attacks[] = {
 	ATTACK(set_scheduling_attributes, EPERM, 0, EPERM, 0, POLICY_HOOK_SCHEDULER),
 	ATTACK(become_nicer, EPERM, 0, 0, 0, POLICY_HOOK_SCHEDULER),
 	ATTACK(set_priority_of_io, EPERM, 0, 0, 0, POLICY_HOOK_SCHEDULER),
-	ATTACK(own_core_cookie, EPERM, 0, EPERM, 0, POLICY_HOOK_CORE_SCHED),
+	ATTACK(own_core_cookie, EPERM, 0, EPERM, EPERM, POLICY_HOOK_CORE_SCHED),
 };
 
 const struct attack_group processes_group = { "processes", attacks, COUNT(attacks) };

@@ -199,7 +199,7 @@ static int link_the_socket(void)
 }
 
 static const struct attack attacks[] = {
-	ATTACK(any_other_family, EPERM, 0, EAFNOSUPPORT, EAFNOSUPPORT, POLICY_HOOK_SOCKET),
+	ATTACK(any_other_family, EPERM, 0, EAFNOSUPPORT, 0, POLICY_HOOK_SOCKET),
 	ATTACK(any_other_family_in_pairs, EPERM, 0, EAFNOSUPPORT, EAFNOSUPPORT, POLICY_HOOK_SOCKET),
 	ATTACK(netlink_by_io_uring, EPERM, 0, ENOSYS, ENOSYS, POLICY_HOOK_SOCKET),
 	ATTACK(netlink_by_32_bits, EPERM, 0, ENOSYS, ENOSYS, POLICY_HOOK_SOCKET),

@@ -1,0 +1,131 @@
+/*
+ * The attacks of attack.h in sandboxes of a whole engine, made with a policy and without one: by
+ * root inside, whom mounts, the filter and, where the kernel takes them, LSM programs hold.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/hostile/policy/attack.h"
+#include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/engine_image.h"
+
+static bool policy_do(struct dsec *d, uint32_t verb, const char *name, const char *text)
+{
+	const struct dsec_policy_opts opts = { .size = sizeof opts,
+					       .verb = verb,
+					       .name = name,
+					       .document = { text, text ? strlen(text) : 0 } };
+	int64_t ticket = dsec_policy(d, NULL, &opts);
+
+	return expect(ticket >= 0 && ticket_end(d, ticket).code == DSEC_OK);
+}
+
+static struct dsec_id sandbox_with(struct dsec *d, const char *policy)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	opts.policy = policy;
+	opts.flags |= DSEC_CREATE_ALLOW_DEGRADED;
+	auto_made struct made made = create_run(d, &opts);
+
+	if (!expect(made.created == 1))
+		return (struct dsec_id){ 0 };
+	return made.ids[0];
+}
+
+/* What the attack got, by its line of the program's output; -1: none. */
+static int result_of(const struct ran *ran, const char *name)
+{
+	const struct dsec_output *out = ran_output(ran, 1);
+	char text[8192], wanted[80], *at;
+
+	(void)snprintf(text, sizeof text, "\n%.*s", out ? (int)out->head.bytes : 0,
+		       out ? (const char *)out->head.data : "");
+	(void)snprintf(wanted, sizeof wanted, "\n%s ", name);
+	at = strstr(text, wanted);
+	return at ? atoi(at + strlen(wanted)) : -1;
+}
+
+/* Inside, what walls or LSM programs answer, whichever comes first; outside, as always. */
+static void group_is_held(struct engine *e, const struct attack_group *group, const char *policy)
+{
+	const struct command c = { .argv = { "policy-attack", group->name } };
+
+	for (int held = 0; held < 2; held++) {
+		struct dsec_id id = sandbox_with(e->d, held ? policy : NULL);
+		auto_ran struct ran ran = command_run(e->d, id, &c);
+
+		if (!expect(ran_exited(&ran, 0)))
+			ran_note(&ran);
+		for (unsigned i = 0; i < group->count; i++) {
+			const struct attack *a = &group->attacks[i];
+			const int r = result_of(&ran, a->name);
+			const bool fits = held ? r == a->walls || r == a->denied : r == a->plain;
+
+			if (!expect(fits))
+				note("%s, %s: %s", a->name, held ? "with it" : "without",
+				     r < 0 ? "no line" : strerrorname_np(r));
+		}
+		sandbox_end(e->d, id);
+	}
+}
+
+/* The policy goes with the claim: an engine keeps a sheet for each. */
+static void held_by(struct engine *e, const struct attack_group *group, const char *policy,
+		    const char *text)
+{
+	if (!policy_do(e->d, DSEC_POLICY_LOAD, NULL, text))
+		return;
+	group_is_held(e, group, policy);
+	(void)policy_do(e->d, DSEC_POLICY_REMOVE, policy, NULL);
+}
+
+static void files_with_rules_are_held_by_every_route(struct engine *e)
+{
+	held_by(e, &files_group, "attacked", POLICY_TEXT);
+}
+
+static void nothing_inside_mounts_anything(struct engine *e)
+{
+	held_by(e, &mounts_group, "attacked", POLICY_TEXT);
+}
+
+static void ioctls_are_held_by_every_entry(struct engine *e)
+{
+	held_by(e, &ioctls_group, "attacked", POLICY_TEXT);
+}
+
+static void families_and_names_of_sockets_are_held(struct engine *e)
+{
+	held_by(e, &sockets_group, "attacked", POLICY_TEXT);
+}
+
+static void others_and_the_kernels_machinery_are_held(struct engine *e)
+{
+	held_by(e, &processes_group, "attacked", POLICY_TEXT);
+}
+
+static void neither_rings_nor_mounts_are_there(struct engine *e)
+{
+	held_by(e, &closed_group, "closed", POLICY_CLOSED_TEXT);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct claim claims[] = {
+		CLAIM(files_with_rules_are_held_by_every_route),
+		CLAIM(nothing_inside_mounts_anything),
+		CLAIM(ioctls_are_held_by_every_entry),
+		CLAIM(families_and_names_of_sockets_are_held),
+		CLAIM(others_and_the_kernels_machinery_are_held),
+		CLAIM(neither_rings_nor_mounts_are_there),
+	};
+	static const struct suite suites[] = { SUITE("policy", claims) };
+
+	image_add(ATTACK_PATH, "policy-attack");
+	image_add(ATTACK_PATH, "../usr/bin/answer");
+	return suites_main(argc, argv, suites, 1);
+}
