@@ -381,6 +381,59 @@ Test(egress, E55_E58_metadata_is_refused_and_names_are_asked_of_the_resolver_alo
 	expect_all(TREE_SLOT0, WORLD4, PORT_DNS, EPERM);
 }
 
+/* What was told of one refusal. */
+struct told {
+	int metadata, dns, denied, nothing;
+};
+
+static void told_take(void *context, const struct policy_violation *v)
+{
+	struct told *told = context;
+
+	cr_expect(v->cgroup_id == tree.ids[TREE_SLOT0] && v->verdict == POLICY_DENIED);
+	cr_expect(v->error == EPERM && v->policy == POLICY);
+	told->metadata += v->rule == POLICY_RULE_METADATA_ADDRESS &&
+			  v->hook == POLICY_HOOK_CONNECT && v->family == 4 &&
+			  v->protocol == IPPROTO_TCP && v->address[12] == 169;
+	told->dns += v->rule == POLICY_RULE_DNS && v->hook == POLICY_HOOK_SEND &&
+		     v->port == PORT_DNS && v->protocol == IPPROTO_UDP;
+	told->denied += v->rule == 4 && v->family == 6 && v->address[15] == 0x20;
+	told->nothing += v->rule == POLICY_RULE_EGRESS && v->port == PORT_SHUT;
+}
+
+static void what_was_refused_is_told_and_what_passed_is_counted(void)
+{
+	struct guard_egress_flow flows[8];
+	struct guard_egress_counts counts;
+	struct told told = {};
+	uint64_t bytes = 0;
+	int count;
+
+	(void)attempt(TREE_SLOT0, CLOUD4, PORT_OPEN, SOCK_STREAM, CONNECT);
+	(void)attempt(TREE_LEAF, WORLD4, PORT_DNS, SOCK_DGRAM, SENDTO);
+	(void)attempt(TREE_LEAF, OTHER6, PORT_OPEN, SOCK_STREAM, CONNECT);
+	(void)attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT);
+	while (guard_violations_consume(stream, 16, told_take, &told) == 16)
+		;
+	cr_expect(told.metadata == 1 && told.dns == 1 && told.denied == 1 && told.nothing == 1,
+		  "%d %d %d %d", told.metadata, told.dns, told.denied, told.nothing);
+	cr_expect_eq(guard_egress_flows(guard, tree.ids[TREE_SLOT0], flows, 8), 0);
+	expect_all(TREE_LEAF, WORLD4, PORT_OPEN, 0);
+	expect_all(TREE_LEAF, WORLD6, PORT_OPEN, 0);
+	count = guard_egress_flows(guard, tree.ids[TREE_SLOT0], flows, 8);
+	cr_assert_eq(count, 4, "two addresses, two protocols: %d", count);
+	for (int i = 0; i < count; i++) {
+		cr_expect_eq(flows[i].port, PORT_OPEN);
+		cr_expect_eq(flows[i].rule, flows[i].address[0] ? 2 : 1);
+		cr_expect(flows[i].protocol == IPPROTO_TCP ? flows[i].packets >= 3 :
+							     flows[i].packets == 2);
+		bytes += flows[i].bytes;
+	}
+	counts = counts_now(TREE_SLOT0);
+	cr_expect_eq(counts.sent_bytes, bytes);
+	cr_expect_eq(guard_egress_flows(guard, tree.ids[TREE_SLOT1], flows, 8), 0);
+}
+
 /* A socket that was connected before its sandbox had a policy, and one of another address. */
 static int sends(int fd)
 {
@@ -418,13 +471,14 @@ static void policy_is_put_and_dropped_whole(void)
 	cr_expect_eq(guard_egress_counts(guard, tree.ids[TREE_SLOT0], &counts), -ENOENT);
 }
 
-Test(egress, packets_are_the_last_wall_and_a_policy_is_put_and_dropped_whole)
+Test(egress, refusals_are_told_passes_counted_packets_the_last_wall_and_policies_whole)
 {
 	struct guard_egress what = own(POLICY);
 	struct sockaddr_storage to;
 	const socklen_t bytes = address_make(WORLD4, PORT_SHUT, &to);
 	int fd, error;
 
+	what_was_refused_is_told_and_what_passed_is_counted();
 	cr_assert_eq(guard_egress_clear(guard, tree.ids[TREE_SLOT0]), 0);
 	tree_enter(&tree, TREE_SLOT0);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -442,57 +496,4 @@ Test(egress, packets_are_the_last_wall_and_a_policy_is_put_and_dropped_whole)
 	cr_expect_neq(attempt(TREE_SLOT0, WORLD4, PORT_OPEN, SOCK_DGRAM, SENDTO), 0);
 	cr_expect_eq(counts_now(TREE_SLOT0).dropped, 1);
 	policy_is_put_and_dropped_whole();
-}
-
-/* What was told of one refusal. */
-struct told {
-	int metadata, dns, denied, nothing;
-};
-
-static void told_take(void *context, const struct policy_violation *v)
-{
-	struct told *told = context;
-
-	cr_expect(v->cgroup_id == tree.ids[TREE_SLOT0] && v->verdict == POLICY_DENIED);
-	cr_expect(v->error == EPERM && v->policy == POLICY);
-	told->metadata += v->rule == POLICY_RULE_METADATA_ADDRESS &&
-			  v->hook == POLICY_HOOK_CONNECT && v->family == 4 &&
-			  v->protocol == IPPROTO_TCP && v->address[12] == 169;
-	told->dns += v->rule == POLICY_RULE_DNS && v->hook == POLICY_HOOK_SEND &&
-		     v->port == PORT_DNS && v->protocol == IPPROTO_UDP;
-	told->denied += v->rule == 4 && v->family == 6 && v->address[15] == 0x20;
-	told->nothing += v->rule == POLICY_RULE_EGRESS && v->port == PORT_SHUT;
-}
-
-Test(egress, what_was_refused_is_told_and_what_passed_is_counted_by_destination)
-{
-	struct guard_egress_flow flows[8];
-	struct guard_egress_counts counts;
-	struct told told = {};
-	uint64_t bytes = 0;
-	int count;
-
-	(void)attempt(TREE_SLOT0, CLOUD4, PORT_OPEN, SOCK_STREAM, CONNECT);
-	(void)attempt(TREE_LEAF, WORLD4, PORT_DNS, SOCK_DGRAM, SENDTO);
-	(void)attempt(TREE_LEAF, OTHER6, PORT_OPEN, SOCK_STREAM, CONNECT);
-	(void)attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT);
-	while (guard_violations_consume(stream, 16, told_take, &told) == 16)
-		;
-	cr_expect(told.metadata == 1 && told.dns == 1 && told.denied == 1 && told.nothing == 1,
-		  "%d %d %d %d", told.metadata, told.dns, told.denied, told.nothing);
-	cr_expect_eq(guard_egress_flows(guard, tree.ids[TREE_SLOT0], flows, 8), 0);
-	expect_all(TREE_LEAF, WORLD4, PORT_OPEN, 0);
-	expect_all(TREE_LEAF, WORLD6, PORT_OPEN, 0);
-	count = guard_egress_flows(guard, tree.ids[TREE_SLOT0], flows, 8);
-	cr_assert_eq(count, 4, "two addresses, two protocols: %d", count);
-	for (int i = 0; i < count; i++) {
-		cr_expect_eq(flows[i].port, PORT_OPEN);
-		cr_expect_eq(flows[i].rule, flows[i].address[0] ? 2 : 1);
-		cr_expect(flows[i].protocol == IPPROTO_TCP ? flows[i].packets >= 3 :
-							     flows[i].packets == 2);
-		bytes += flows[i].bytes;
-	}
-	counts = counts_now(TREE_SLOT0);
-	cr_expect_eq(counts.sent_bytes, bytes);
-	cr_expect_eq(guard_egress_flows(guard, tree.ids[TREE_SLOT1], flows, 8), 0);
 }
