@@ -190,12 +190,14 @@ int BPF_PROG(dsec_userns)
 }
 
 /* Which CPUs a task runs on is its own affair, and asked by the same hook. */
-static __always_inline bool is_about_cpus(void)
+static __always_inline bool is_harmless(void)
 {
 #ifdef __TARGET_ARCH_x86
-	enum { CALL_SETAFFINITY = 203 };
+	enum { CALL_SETSCHEDULER = 144, CALL_SETAFFINITY = 203, IDLE = 5 };
 	const struct pt_regs *call = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
+	if (call->orig_ax == CALL_SETSCHEDULER)
+		return call->si == IDLE; /* a worker's, before a call's program; it gains nothing */
 	return call->orig_ax == CALL_SETAFFINITY;
 #else
 	enum { CALL_SETAFFINITY = 122 };
@@ -208,7 +210,7 @@ static __always_inline bool is_about_cpus(void)
 SEC("lsm/task_setscheduler")
 int BPF_PROG(dsec_scheduler)
 {
-	return is_about_cpus() ? 0 : refused(SETSCHEDULER, POLICY_HOOK_SCHEDULER, 0);
+	return is_harmless() ? 0 : refused(SETSCHEDULER, POLICY_HOOK_SCHEDULER, 0);
 }
 
 SEC("lsm/task_setnice")
