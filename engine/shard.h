@@ -88,9 +88,10 @@ struct shard {
 	struct channel *awake, *announce;
 	uint32_t backlogged; /* channels that wait for room in the client's memory */
 	uint64_t id_sequence;
-	uint32_t rotation;		  /* where the next single create goes */
-	struct mail *local, **local_last; /* to itself */
-	struct mail *walks, **walks_last; /* pieces of long walks: one per turn, in order */
+	uint32_t rotation;		    /* where the next single create goes */
+	struct mail *local, **local_last;   /* to itself */
+	struct mail *begins, **begins_last; /* beginnings of requests, in order: some per turn */
+	struct mail *walks, **walks_last;   /* pieces of long walks: one per turn, in order */
 	pthread_t thread;
 	int start_error;
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
@@ -120,6 +121,11 @@ void shard_free(struct shard *shard);
 void shard_turn(struct shard *shard);
 /* Mail to any shard, this one too; delivered by its loop. */
 void shard_send(struct shard *from, struct shard *to, struct mail *mail);
+/*
+ * Mail to itself that begins a part of a request, or cancels it: in order, and behind other mail
+ * when those before it took long. So nothing else may count on one that was sent before it.
+ */
+void shard_begin(struct shard *shard, struct mail *mail);
 /*
  * Mail to itself that is a piece of long work, at most a few hundred microseconds: of these only
  * one is delivered per turn, so that many of them delay nobody.

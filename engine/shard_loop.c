@@ -17,8 +17,8 @@
 #include "engine/sandbox/sandbox.h"
 #include "engine/tenant/tenancy.h"
 
-/* LOCAL_NS: for mail to itself in one turn; what it does not reach comes first in the next. */
-enum { BACKLOG_POLL_NS = 1000000, LOCAL_NS = 250000 };
+/* BEGIN_NS: a turn, for beginnings of requests. */
+enum { BACKLOG_POLL_NS = 1000000, BEGIN_NS = 250000 };
 
 /* ---- mail to itself ---- */
 
@@ -34,14 +34,12 @@ void shard_send(struct shard *from, struct shard *to, struct mail *mail)
 }
 
 /*
- * What a delivery sends to this shard again waits for the next turn. Each may be the beginning of a
- * request, and a client may have a ring full of the longest ones: between two of them the loop has
- * a turn when they took their time.
+ * What a delivery sends to this shard again waits for the next turn. None may stay for longer: that
+ * a connection has ended must be known before other shards answer for it.
  */
 static void shard_deliver_local(struct shard *shard)
 {
-	const uint64_t until_ns = io_clock_ns(shard->io) + LOCAL_NS;
-	struct mail *mail = shard->local, **last = shard->local_last;
+	struct mail *mail = shard->local;
 
 	shard->local = NULL;
 	shard->local_last = &shard->local;
@@ -50,16 +48,34 @@ static void shard_deliver_local(struct shard *shard)
 		const uintptr_t deliver = (uintptr_t)mail->deliver;
 
 		mail->deliver(mail, shard);
+		(void)io_account(shard->io, deliver);
 		mail = next;
-		if (io_account(shard->io, deliver) > until_ns)
-			break;
 	}
-	if (!mail)
-		return;
-	*last = shard->local; /* its last one's next: before what was sent since */
-	if (shard->local_last == &shard->local)
-		shard->local_last = last;
-	shard->local = mail;
+}
+
+void shard_begin(struct shard *shard, struct mail *mail)
+{
+	mail->next = NULL;
+	*shard->begins_last = mail;
+	shard->begins_last = &mail->next;
+}
+
+/* A client may have a ring full of the longest ones: when they took their time, a turn goes by. */
+static void shard_begin_some(struct shard *shard)
+{
+	const uint64_t until_ns = io_clock_ns(shard->io) + BEGIN_NS;
+	uint64_t now_ns = 0;
+
+	while (shard->begins && now_ns <= until_ns) {
+		struct mail *mail = shard->begins;
+		const uintptr_t deliver = (uintptr_t)mail->deliver;
+
+		shard->begins = mail->next;
+		if (!shard->begins)
+			shard->begins_last = &shard->begins;
+		mail->deliver(mail, shard);
+		now_ns = io_account(shard->io, deliver);
+	}
 }
 
 void shard_walk(struct shard *shard, struct mail *mail)
@@ -88,7 +104,7 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 	uint64_t until = timers_next(&shard->timers);
 
 	/* Mail to itself is looked at last: channels_rest() sends some. */
-	if (more || shard->walks || channels_rest(shard) || shard->local)
+	if (more || shard->walks || channels_rest(shard) || shard->local || shard->begins)
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
@@ -125,6 +141,7 @@ void shard_turn(struct shard *shard)
 
 	(void)io_account(shard->io, (uintptr_t)channels_drain);
 	shard_deliver_local(shard);
+	shard_begin_some(shard);
 	shard_walk_on(shard);
 	(void)io_account(shard->io, (uintptr_t)shard_walk_on);
 	tenancies_tell(shard);

@@ -160,12 +160,20 @@ static void part_arrived(struct mail *mail, void *owner)
 		op_of(part->request)->run(part);
 }
 
+static void part_mail(struct part *part, struct mail *mail)
+{
+	if (part->shard == part->request->home)
+		shard_begin(part->shard, mail);
+	else
+		shard_send(part->request->home, part->shard, mail);
+}
+
 /* `started`: what the parts before it did, where they take turns. */
 static void part_send(struct part *part, uint32_t started)
 {
 	part->started = started;
 	part->mail.deliver = part_arrived;
-	shard_send(part->request->home, part->shard, &part->mail);
+	part_mail(part, &part->mail);
 }
 
 void request_part_home(struct mail *mail, void *owner)
@@ -226,7 +234,7 @@ static void request_cancel(struct request *request)
 
 		part->cancel_mail.deliver = cancel_arrived;
 		request_hold(request);
-		shard_send(request->home, part->shard, &part->cancel_mail);
+		part_mail(part, &part->cancel_mail);
 	}
 }
 
