@@ -417,6 +417,10 @@ static struct status sandbox_fits(const struct phase_move *move, struct sandbox 
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
+	if ((wish->flags & DSEC_PHASE_CUT_FLOWS) && sandbox->network == DSEC_NETWORK_SHARED)
+		return status_unsupported("phase", "flows",
+					  "its neighbours in network shared would lose theirs, "
+					  "too: kill-old ends its own");
 	return phase_admits(sandbox, wish->version, move->part->detail);
 }
 

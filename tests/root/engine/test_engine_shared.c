@@ -300,6 +300,31 @@ static void settings_and_rows_say_so_and_a_narrower_policy_refuses_it(struct eng
 	dsec_close(d);
 }
 
+static void flows_that_are_neighbours_too_are_not_cut(struct engine *e)
+{
+	const struct dsec_phase_opts opts = { .size = sizeof opts,
+					      .name = "next",
+					      .flags = DSEC_PHASE_CUT_FLOWS | DSEC_PHASE_KILL_OLD };
+	struct dsec *d = way_open(e, blue);
+	struct dsec_event *event;
+	struct dsec_id id;
+	int64_t ticket;
+
+	shared_load(e, d);
+	id = shared_make(d);
+	ticket = dsec_phase(d, NULL, id, &opts);
+	if (expect(ticket >= 0) && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
+		expect(event->status.code == DSEC_UNSUPPORTED &&
+		       strcmp(event->status.step, "phase.flows") == 0);
+		dsec_event_free(event);
+	}
+	auto_ran struct ran ran = shell_run(d, id, "echo here"); /* and nothing was killed */
+
+	expect(ran_says(&ran, "here\n"));
+	sandbox_end(d, id);
+	dsec_close(d);
+}
+
 static void two_tenants_are_in_two_namespaces(struct engine *e)
 {
 	struct dsec *ways[2] = { way_open(e, blue), way_open(e, green) };
@@ -347,6 +372,7 @@ static const struct claim claims[] = {
 	CLAIM(abstract_names_reach_nobody),
 	CLAIM(one_that_takes_every_port_takes_none_of_its_neighbours),
 	CLAIM(settings_and_rows_say_so_and_a_narrower_policy_refuses_it),
+	CLAIM(flows_that_are_neighbours_too_are_not_cut),
 	CLAIM(two_tenants_are_in_two_namespaces),
 	CLAIM(the_engine_after_a_killed_one_shares_anew),
 };
