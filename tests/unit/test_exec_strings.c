@@ -38,7 +38,7 @@ static void items_add(struct payload *p, struct dsec_wire_items *items, const ch
 
 struct scene {
 	struct image_record record;
-	struct image image;
+	struct image *image;
 	struct payload own, wished;
 	struct dsec_wire_items own_env;
 	struct dsec_wire_exec wish;
@@ -50,7 +50,9 @@ static struct scene *scene_new(void)
 	struct scene *scene = calloc(1, sizeof *scene);
 
 	cr_assert_not_null(scene);
-	scene->image.record = &scene->record;
+	scene->image = calloc(1, sizeof *scene->image);
+	cr_assert_not_null(scene->image);
+	scene->image->record = &scene->record;
 	item_add(&scene->wished, &scene->wish.argv, "program");
 	return scene;
 }
@@ -69,7 +71,7 @@ static struct status scene_pack(struct scene *scene)
 {
 	const struct wire payload = { scene->wished.bytes, scene->wished.used };
 	const struct exec_strings_of of = {
-		.image = &scene->image,
+		.image = scene->image,
 		.env = { scene->own.bytes, scene->own.used },
 		.env_count = scene->own_env.count,
 		.payload = &payload,
@@ -98,6 +100,7 @@ static void scene_expect(struct scene *scene, const char *environment)
 static void scene_free(struct scene *scene)
 {
 	free((void *)scene->spec.strings);
+	free(scene->image);
 	free(scene);
 }
 
