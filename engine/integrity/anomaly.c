@@ -1,10 +1,12 @@
 /*
- * The anomaly rules and their judge. Called by integrity.c for each violation that is told, and for
- * what tallies have beyond those. Must hold: a violation takes a bounded time and no memory.
+ * The anomaly rules and their judge. Called by integrity.c for each violation that is told, for
+ * what tallies have beyond those, and for each time that a sandbox was throttled. Must hold: a
+ * violation takes a bounded time and no memory.
  */
 #include "engine/integrity/anomaly.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "bpf/policy.h"
@@ -28,6 +30,7 @@ const struct anomaly_rules
 									ANOMALY_NOTE },
 				     [DSEC_ANOMALY_VERIFY_TAMPER] = { "verify-tamper", 1, 0,
 								      ANOMALY_TAINT },
+				     [DSEC_ANOMALY_STORM] = { "storm", 8, 60, ANOMALY_NOTE },
 			     } };
 
 /* Which rule a violation counts for; DSEC_ANOMALIES: none. */
@@ -100,34 +103,57 @@ static uint64_t destination_is_new(struct anomaly_state *state, const struct pol
 	return 1;
 }
 
+/* True where what was counted so far is of a window that is over, or there was none. */
+static bool window_begins(struct anomaly_count *count, const struct anomaly_rule *rule,
+			  uint64_t time_ns)
+{
+	const uint64_t window_ns = rule->window_s * 1000000000ull;
+
+	if (count->since_ns && (!window_ns || time_ns <= count->since_ns + window_ns))
+		return false;
+	*count = (struct anomaly_count){ .since_ns = time_ns };
+	return true;
+}
+
+/* The rule's bit, where its limit is reached for the first time. */
+static uint32_t count_add(struct anomaly_state *state, const struct anomaly_rules *rules,
+			  enum dsec_anomaly which, uint64_t times)
+{
+	const uint32_t limit = rules->rules[which].limit, bit = 1u << which;
+
+	state->counts[which].count += times;
+	if (state->counts[which].count < (limit ? limit : 1) || state->raised & bit)
+		return 0;
+	state->raised |= bit;
+	return bit;
+}
+
 uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
 		       const struct policy_violation *violation, uint64_t times)
 {
 	const enum dsec_anomaly which = rule_among(rules, violation);
-	struct anomaly_count *count;
-	const struct anomaly_rule *rule;
-	uint64_t window_ns;
-	uint32_t bit;
 
 	if (violation->verdict == POLICY_AUDITED)
 		return 0; /* it was allowed */
 	if (which == DSEC_ANOMALIES || rules->rules[which].severity == ANOMALY_OFF)
 		return 0;
-	rule = &rules->rules[which];
-	count = &state->counts[which];
-	window_ns = rule->window_s * 1000000000ull;
-	if (!count->since_ns || (window_ns && violation->time_ns > count->since_ns + window_ns)) {
-		*count = (struct anomaly_count){ .since_ns = violation->time_ns };
-		if (which == DSEC_ANOMALY_PORT_SCAN)
-			state->destination_count = 0;
-	}
-	count->count += which == DSEC_ANOMALY_PORT_SCAN ? destination_is_new(state, violation) :
-							  times;
-	bit = 1u << which;
-	if (count->count < (rule->limit ? rule->limit : 1) || state->raised & bit)
+	if (window_begins(&state->counts[which], &rules->rules[which], violation->time_ns) &&
+	    which == DSEC_ANOMALY_PORT_SCAN)
+		state->destination_count = 0;
+	if (which == DSEC_ANOMALY_PORT_SCAN)
+		times = destination_is_new(state, violation);
+	return count_add(state, rules, which, times);
+}
+
+uint32_t anomaly_storm(struct anomaly_state *state, const struct anomaly_rules *rules,
+		       uint64_t time_ns)
+{
+	const struct anomaly_rule *rule = &rules->rules[DSEC_ANOMALY_STORM];
+
+	if (rule->severity == ANOMALY_OFF)
 		return 0;
-	state->raised |= bit;
-	return bit;
+	(void)window_begins(&state->counts[DSEC_ANOMALY_STORM], rule, time_ns);
+	return count_add(state, rules, DSEC_ANOMALY_STORM, 1);
 }
 
 uint32_t anomaly_taints(const struct anomaly_rules *rules, uint32_t raised)

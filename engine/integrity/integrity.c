@@ -81,6 +81,17 @@ static uint64_t exec_of_leaf(const struct sandbox *sandbox, const char *leaf)
 	return 0;
 }
 
+/* raised: rules by their bits. */
+static void anomalies_tell(struct sandbox *sandbox, const struct policy_violation *v, uint64_t exec,
+			   uint32_t raised)
+{
+	sandbox->taint |= anomaly_taints(sandbox_anomalies(sandbox), raised);
+	for (uint32_t i = 0; raised; i++, raised >>= 1) {
+		if (raised & 1)
+			news_of_anomaly(sandbox, v, exec, i);
+	}
+}
+
 static void violation_judge(struct sandbox *sandbox, const struct policy_violation *v,
 			    uint64_t exec)
 {
@@ -88,7 +99,6 @@ static void violation_judge(struct sandbox *sandbox, const struct policy_violati
 	struct known *known = account ? known_of(account, v->rule, v->hook) : NULL;
 	const struct anomaly_rules *rules = sandbox_anomalies(sandbox);
 	uint64_t times = 1;
-	uint32_t raised;
 
 	if (!account) {
 		log_error("violation not judged id=%u.%llx err=ENOMEM, continuing",
@@ -103,12 +113,19 @@ static void violation_judge(struct sandbox *sandbox, const struct policy_violati
 		times = v->count - known->count;
 		known->count = v->count;
 	}
-	raised = anomaly_judge(&account->state, rules, v, times);
-	sandbox->taint |= anomaly_taints(rules, raised);
-	for (uint32_t i = 0; raised; i++, raised >>= 1) {
-		if (raised & 1)
-			news_of_anomaly(sandbox, v, exec, i);
-	}
+	anomalies_tell(sandbox, v, exec, anomaly_judge(&account->state, rules, v, times));
+}
+
+void integrity_throttled(struct sandbox *sandbox)
+{
+	const struct policy_violation storm = { .time_ns = io_now_ns(sandbox->shard->io),
+						.count = sandbox->throttles };
+	struct account *account = sandbox->cgroup_id ? account_of(sandbox) : NULL;
+
+	if (account) /* else nobody would free it, or there is no memory: it is in the stats */
+		anomalies_tell(sandbox, &storm, 0,
+			       anomaly_storm(&account->state, sandbox_anomalies(sandbox),
+					     storm.time_ns));
 }
 
 static void violation_take(void *context, const struct policy_violation *v)

@@ -32,5 +32,7 @@ void integrity_watch(struct sandbox *sandbox);
 void integrity_emptied(struct shard *shard, uint64_t cgroup_id);
 /* All that happened so far is told and judged: before a leaf is used, and before a result. */
 void integrity_settle(struct sandbox *sandbox);
+/* It was frozen for making processes too fast, and is counted in `throttles`. */
+void integrity_throttled(struct sandbox *sandbox);
 /* Bits 1 << enum dsec_anomaly of rules that taint it; 0: clean. */
 uint32_t integrity_taint(const struct sandbox *sandbox);

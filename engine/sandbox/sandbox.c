@@ -184,6 +184,7 @@ void sandbox_throttled(struct box *box, const struct box_throttle *what)
 	} else if (what->kind == BOX_THROTTLE_THAWED) {
 		sandbox->throttles++;
 		sandbox->throttled_us += what->frozen_us;
+		integrity_throttled(sandbox);
 	} else if (sandbox->leaves_throttled && --sandbox->leaves_throttled == 0) {
 		news_of_sandbox(sandbox, DSEC_TOPIC_UNTHROTTLED);
 	}

@@ -157,9 +157,9 @@ const char *reason_name(uint32_t reason)
 const char *anomaly_name(uint32_t anomaly)
 {
 	static const char *const names[DSEC_ANOMALIES] = {
-		"protected-write", "dangerous-ioctl", "port-scan",
-		"hunting",	   "outside-ptrace",  "outside-signal",
-		"socket-probing",  "offline-sockets", "verify-tamper",
+		"protected-write", "dangerous-ioctl", "port-scan",	"hunting",
+		"outside-ptrace",  "outside-signal",  "socket-probing", "offline-sockets",
+		"verify-tamper",   "storm",
 	};
 
 	return anomaly < DSEC_ANOMALIES ? names[anomaly] : "other";

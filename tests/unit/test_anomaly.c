@@ -104,6 +104,22 @@ Test(anomaly, a_write_to_what_is_judged_is_tampering_and_one_beside_it_is_not)
 	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), 1u << DSEC_ANOMALY_DANGEROUS_IOCTL);
 }
 
+Test(anomaly, a_storm_is_one_that_goes_on_and_bursts_far_apart_are_none)
+{
+	const uint32_t storm = 1u << DSEC_ANOMALY_STORM;
+	const uint64_t second_ns = 1000000000;
+	struct anomaly_state state = { 0 };
+
+	for (uint64_t i = 0; i < 20; i++)
+		cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, (1 + 31 * i) * second_ns), 0);
+	state = (struct anomaly_state){ 0 };
+	for (uint64_t i = 0; i < 7; i++)
+		cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, (1 + i) * second_ns), 0);
+	cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, 9 * second_ns), storm);
+	cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, 10 * second_ns), 0, "told once");
+	cr_expect_eq(anomaly_taints(&anomaly_defaults, storm), 0);
+}
+
 Test(anomaly, every_rule_has_a_name_a_limit_and_a_severity)
 {
 	for (int i = 0; i < DSEC_ANOMALIES; i++) {

@@ -107,7 +107,7 @@ enum dsec_topic {
 	DSEC_TOPIC_ANOMALY = 33,   /* what an anomaly rule makes of violations */
 };
 
-/* What violations come to, by name; see docs/anomalies.md. Masks have bits 1 << these. */
+/* What violations and storms come to; see docs/anomalies.md. Masks have bits 1 << these. */
 enum dsec_anomaly {
 	DSEC_ANOMALY_PROTECTED_WRITE = 0,
 	DSEC_ANOMALY_DANGEROUS_IOCTL = 1,
@@ -118,7 +118,8 @@ enum dsec_anomaly {
 	DSEC_ANOMALY_SOCKET_PROBING = 6,
 	DSEC_ANOMALY_OFFLINE_SOCKETS = 7,
 	DSEC_ANOMALY_VERIFY_TAMPER = 8,
-	DSEC_ANOMALIES = 9,
+	DSEC_ANOMALY_STORM = 9,
+	DSEC_ANOMALIES = 10,
 };
 
 enum dsec_subscribe_flag {

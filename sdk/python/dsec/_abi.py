@@ -271,7 +271,8 @@ DSEC_ANOMALY_OUTSIDE_SIGNAL = 5
 DSEC_ANOMALY_SOCKET_PROBING = 6
 DSEC_ANOMALY_OFFLINE_SOCKETS = 7
 DSEC_ANOMALY_VERIFY_TAMPER = 8
-DSEC_ANOMALIES = 9
+DSEC_ANOMALY_STORM = 9
+DSEC_ANOMALIES = 10
 
 
 class Anomaly(enum.StrEnum):
@@ -284,6 +285,7 @@ class Anomaly(enum.StrEnum):
     SOCKET_PROBING = "socket-probing"
     OFFLINE_SOCKETS = "offline-sockets"
     VERIFY_TAMPER = "verify-tamper"
+    STORM = "storm"
 
 
 ANOMALYS: dict[int, Anomaly] = {
@@ -296,6 +298,7 @@ ANOMALYS: dict[int, Anomaly] = {
     6: Anomaly.SOCKET_PROBING,
     7: Anomaly.OFFLINE_SOCKETS,
     8: Anomaly.VERIFY_TAMPER,
+    9: Anomaly.STORM,
 }
 
 DSEC_SUBSCRIBE_SO_FAR = 1

@@ -395,3 +395,27 @@ void list_destroy(struct dsec *d)
 		expect(sandboxes_end(d, ids, listing.rows < 64 ? listing.rows : 64).code ==
 		       DSEC_OK);
 }
+
+uint32_t policy_load(struct dsec *d, const char *document)
+{
+	const struct dsec_policy_opts opts = { .size = sizeof opts,
+					       .verb = DSEC_POLICY_LOAD,
+					       .document = { document, strlen(document) } };
+	int64_t ticket = dsec_policy(d, NULL, &opts);
+	struct dsec_status status = ticket_end(d, ticket);
+
+	if (status.code)
+		note("policy: %s", status.detail);
+	return status.code;
+}
+
+void policies_remove(struct dsec *d, const char *const *names)
+{
+	for (; *names; names++) {
+		const struct dsec_policy_opts opts = { .size = sizeof opts,
+						       .verb = DSEC_POLICY_REMOVE,
+						       .name = *names };
+
+		expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
+	}
+}

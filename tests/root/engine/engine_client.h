@@ -97,6 +97,11 @@ void list_destroy(struct dsec *d);
 /* The sandbox is listed, whatever its state. */
 bool list_has(struct dsec *d, struct dsec_id id);
 
+/* The status's code; a mistake is noted. */
+uint32_t policy_load(struct dsec *d, const char *document);
+/* `names` ends with NULL. */
+void policies_remove(struct dsec *d, const char *const *names);
+
 /* With a request id of now, a UUIDv7. */
 struct dsec_call call_now(void);
 double clock_ms(void);

@@ -28,12 +28,13 @@ static bool is_governed(struct engine *e)
 	return !(caps->unenforced & DSEC_LIMIT_PROCESSES);
 }
 
-static struct dsec_id sandbox_of(struct engine *e, uint32_t per_s)
+static struct dsec_id sandbox_of(struct engine *e, uint32_t per_s, const char *policy)
 {
 	struct dsec_create_opts opts = create_opts(1);
 	struct dsec_id none = { 0 };
 
 	opts.processes_per_s = per_s;
+	opts.policy = policy;
 	auto_made struct made made = create_run(e->d, &opts);
 
 	return expect(made.created == 1) ? made.ids[0] : none;
@@ -55,6 +56,19 @@ static struct dsec_usage usage_now(struct dsec *d, struct dsec_id id)
 	}
 	expect(last);
 	return usage;
+}
+
+static uint32_t taint_of(struct dsec *d, struct dsec_id id)
+{
+	struct dsec_event *event;
+	uint32_t tainted = 0;
+
+	if (!expect(dsec_wait(d, dsec_inspect(d, NULL, id), -1, &event) == 0))
+		return 0;
+	if (expect(event->body))
+		tainted = ((const struct dsec_inspected *)event->body)->tainted;
+	dsec_event_free(event);
+	return tainted;
 }
 
 /* In a sandbox that is held back now, and so is its storm's ticket. */
@@ -113,7 +127,8 @@ static void a_storm_is_held_back_and_told_of_and_nobody_waits(struct engine *e)
 {
 	struct dsec_subscribe_opts opts = { .size = sizeof opts,
 					    .topics = 1ull << DSEC_TOPIC_THROTTLED |
-						      1ull << DSEC_TOPIC_UNTHROTTLED };
+						      1ull << DSEC_TOPIC_UNTHROTTLED |
+						      1ull << DSEC_TOPIC_ANOMALY };
 	struct dsec_id neighbour, id;
 	struct dsec_usage usage;
 	int64_t news, ticket;
@@ -121,11 +136,16 @@ static void a_storm_is_held_back_and_told_of_and_nobody_waits(struct engine *e)
 
 	if (!is_governed(e))
 		return;
+	expect(policy_load(e->d,
+			   "name: wary\n"
+			   "anomalies: { storm: { limit: 2, severity: taint } }\n") == DSEC_OK);
 	neighbour = sandbox_make(e->d);
-	id = sandbox_of(e, SLOW_PER_S);
+	id = sandbox_of(e, SLOW_PER_S, "wary");
 	news = dsec_subscribe(e->d, NULL, &opts);
 	ticket = storm_begin(e, id);
 	expect(is_told(e, news, id, DSEC_TOPIC_THROTTLED));
+	expect(is_told(e, news, id, DSEC_TOPIC_ANOMALY));
+	expect(taint_of(e->d, id) == 1u << DSEC_ANOMALY_STORM && !taint_of(e->d, neighbour));
 	works(e, neighbour, "its neighbour");
 	works(e, id, "an exec beside it");
 	file_works(e, id);
@@ -154,6 +174,7 @@ static void a_storm_is_held_back_and_told_of_and_nobody_waits(struct engine *e)
 		sandbox_end(e->d, id);
 	}
 	sandbox_end(e->d, neighbour);
+	policies_remove(e->d, (const char *const[]){ "wary", NULL });
 }
 
 static void who_makes_many_is_left_alone(struct engine *e)
@@ -165,8 +186,8 @@ static void who_makes_many_is_left_alone(struct engine *e)
 
 	if (!is_governed(e))
 		return;
-	id = sandbox_of(e, 0);
-	unlimited = sandbox_of(e, DSEC_PROCESSES_UNLIMITED);
+	id = sandbox_of(e, 0, NULL);
+	unlimited = sandbox_of(e, DSEC_PROCESSES_UNLIMITED, NULL);
 	auto_ran struct ran ran = shell_run(e->d, id, many);
 
 	if (!expect(ran_says(&ran, "40\n")))
@@ -212,7 +233,7 @@ static void an_engine_that_dies_leaves_nobody_frozen(struct engine *e)
 
 	if (!is_governed(e))
 		return;
-	id = sandbox_of(e, SLOW_PER_S);
+	id = sandbox_of(e, SLOW_PER_S, NULL);
 	(void)storm_begin(e, id); /* it ends with the engine */
 	expect(until(20000, frozen_count(e) > 0));
 	(void)kill(before, SIGKILL); /* the keeper's child, not reaped yet */

@@ -179,7 +179,7 @@ who_comes_after_is_clean_and_what_was_left_running_is_told_before_the_end(struct
 }
 
 /* How the engine enforces that rule of a policy, which is loaded: enum dsec_policy_level. */
-static uint32_t policy_load(struct dsec *d, const char *document, const char *rule)
+static uint32_t policy_levels(struct dsec *d, const char *document, const char *rule)
 {
 	const struct dsec_policy_opts opts = { .size = sizeof opts,
 					       .verb = DSEC_POLICY_LOAD,
@@ -238,7 +238,7 @@ static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(stru
 	static const char flood[] = "i=0; while [ $i -lt 500 ]; do i=$((i+1)); "
 				    "(: >/etc/ld.so.preload); done 2>/dev/null; :";
 	static const char attack[] = "(echo x >/etc/ld.so.preload) 2>&1 | grep -q 'not permitted'";
-	const uint32_t levels = policy_load(e->d, kernel_policy, KERNEL_RULE);
+	const uint32_t levels = policy_levels(e->d, kernel_policy, KERNEL_RULE);
 	struct dsec_status trouble;
 	struct dsec_id held, other;
 	struct told told;

@@ -257,30 +257,6 @@ static void kill_old_answers_when_nothing_of_the_old_phase_runs(struct engine *e
 	sandbox_end(e->d, other);
 }
 
-static uint32_t policy_load(struct dsec *d, const char *document)
-{
-	const struct dsec_policy_opts opts = { .size = sizeof opts,
-					       .verb = DSEC_POLICY_LOAD,
-					       .document = { document, strlen(document) } };
-	int64_t ticket = dsec_policy(d, NULL, &opts);
-	struct dsec_status status = ticket_end(d, ticket);
-
-	if (status.code)
-		note("policy: %s", status.detail);
-	return status.code;
-}
-
-static void policies_remove(struct dsec *d, const char *const *names)
-{
-	for (; *names; names++) {
-		const struct dsec_policy_opts opts = { .size = sizeof opts,
-						       .verb = DSEC_POLICY_REMOVE,
-						       .name = *names };
-
-		expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
-	}
-}
-
 static struct dsec_id policed_make(struct dsec *d, const char *policy)
 {
 	struct dsec_create_opts opts = create_opts(1);
