@@ -142,6 +142,8 @@ static bool order_walls(struct worker *w)
 	o->request.descriptor_count--;
 	fits = walls_read(sheet_fd, w->sheet, &o->walls) == 0;
 	(void)kernel_close(sheet_fd); /* only read */
+	if (!fits)
+		w->attempt.step = LAUNCH_STEP_WALLS;
 	return fits;
 }
 

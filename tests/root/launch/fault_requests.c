@@ -17,6 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "backends/container/walls.h"
+#include "bpf/guard_policy.h"
 #include "engine/base/cleanup.h"
 #include "tests/root/launch/image.h"
 
@@ -113,6 +115,24 @@ static void leaf_left(struct harness *h, struct fault_case *c)
 	options.worker = FAULT_PLAIN;
 	running(h, c);
 	expect(harness_exec(h, &c->box, fault_argv, &options, NULL) == 0);
+}
+
+/* With what a phase's policy puts up around it. */
+static void narrower(struct harness *h, struct fault_case *c)
+{
+	static const struct guard_rule rule = { .kind = GUARD_RULE_FILE,
+						.bits = GUARD_FILE_WRITE | GUARD_FILE_SUBTREE,
+						.text = "/bin" };
+	const struct guard_policy policy = { .number = 1, .rule_count = 1, .rules = &rule };
+
+	running(h, c);
+	expect(walls_make(&policy, &(struct walls_wish){ 0 }, &c->fd) == 0);
+}
+
+static void narrow_fill(struct harness *h, struct fault_case *c, struct launch_request *q)
+{
+	(void)h;
+	q->pid = c->box.pid;
 }
 
 static void port_fill(struct harness *h, struct fault_case *c, struct launch_request *q)
@@ -231,6 +251,18 @@ static void sandbox_is_whole(struct harness *h, struct fault_case *c,
 		expect(probe(h, &c->box, probes[i], NULL));
 }
 
+static void bin_is_read_only(struct harness *h, struct fault_case *c,
+			     const struct launch_reply *reply)
+{
+	char path[48], text[16384];
+
+	(void)h;
+	(void)reply;
+	(void)snprintf(path, sizeof path, "/proc/%d/mountinfo", c->box.pid);
+	(void)text_read_at(AT_FDCWD, path, text, sizeof text);
+	expect(strstr(text, " /bin ro,"));
+}
+
 static void sandbox_has_network(struct harness *h, struct fault_case *c,
 				const struct launch_reply *reply)
 {
@@ -331,6 +363,7 @@ const struct fault_request fault_requests[] = {
 	{ "drop it", LAUNCH_NETWORK_DROP, 0, networked, NULL, network_is_gone },
 	{ "look for a listener", LAUNCH_PORT_LOOK, 0, listening, port_fill, NULL },
 	{ "connect to it", LAUNCH_PORT_CONNECT, 0, listening, port_fill, NULL },
+	{ "narrow", LAUNCH_NARROW, LAUNCH_WALLS, narrower, narrow_fill, bin_is_read_only },
 };
 /* clang-format on */
 
