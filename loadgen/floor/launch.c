@@ -208,6 +208,7 @@ static long sandbox_run(struct child *child)
 /* In the vault. */
 static long slot_take_from(struct floor *floor, struct child *child)
 {
+	struct stat root;
 	long r, slot = TRY(floor, "slot",
 			   CALL(SYS_openat, AT_FDCWD, (long)floor->slot_path,
 				O_PATH | O_DIRECTORY | O_CLOEXEC));
@@ -217,6 +218,9 @@ static long slot_take_from(struct floor *floor, struct child *child)
 		 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 	if (r >= 0) {
 		child->fds[FD_ROOT] = (int)r;
+		r = CALL(SYS_fstat, r, (long)&root); /* its device is the policies' */
+	}
+	if (r >= 0) {
 		r = CALL(SYS_openat, slot, (long)"user", O_RDONLY | O_CLOEXEC);
 		child->fds[FD_USER] = (int)r;
 	}
