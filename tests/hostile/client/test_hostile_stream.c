@@ -175,7 +175,8 @@ static bool lists_wait_for_a_slow_reader(struct scene *scene, enum dsec_transpor
 {
 	enum { SANDBOXES = 1000 };
 	auto_free struct dsec_wire_id *ids = calloc(SANDBOXES, sizeof *ids);
-	uint64_t before = engine_resident_bytes(&scene->engine), grown;
+	/* Signed: the engine gives memory back meanwhile. */
+	int64_t before = (int64_t)engine_resident_bytes(&scene->engine), grown;
 	struct pack *pack = pack_create(SANDBOXES);
 	uint32_t rows = 0, lasts = 0;
 	struct dsec_ring_event event;
@@ -189,16 +190,16 @@ static bool lists_wait_for_a_slow_reader(struct scene *scene, enum dsec_transpor
 	pack_item(pack, &pack->create.labels, label, sizeof label);
 	pack_item(pack, &pack->create.labels, "", 0);
 	CHECK(pack_create_ids(&raw, pack, SANDBOXES, ids) == SANDBOXES);
-	grown = engine_resident_bytes(&scene->engine) - before;
+	grown = (int64_t)engine_resident_bytes(&scene->engine) - before;
 	for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
 		struct dsec_ring_request entry = { .ticket = i, .op = DSEC_OP_LIST };
 
 		CHECK(raw_ask(&raw, &entry, NULL, 0) == 0);
 	}
 	claim_sleep_ms(1000);
-	grown = engine_resident_bytes(&scene->engine) - before - grown;
-	printf("  %u lists of %u rows wait in %llu MiB\n", REQUESTS_MAX, SANDBOXES,
-	       (unsigned long long)grown >> 20);
+	grown = (int64_t)engine_resident_bytes(&scene->engine) - before - grown;
+	printf("  %u lists of %u rows wait in %lld MiB\n", REQUESTS_MAX, SANDBOXES,
+	       (long long)grown / (1 << 20));
 	CHECK(neighbour_serve(scene, 200, &service) == 0);
 	CHECK(service.median_us < claim_held_up_us());
 	while (lasts < REQUESTS_MAX) {
