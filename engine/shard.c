@@ -230,6 +230,7 @@ int shard_start(struct node *node, uint32_t number, struct shard **ret)
 	shard->config = node->config;
 	shard->number = number;
 	shard->local_last = &shard->local;
+	shard->begins_last = &shard->begins;
 	shard->walks_last = &shard->walks;
 	starting.shard = shard;
 	r = -pthread_create(&shard->thread, NULL, shard_main, &starting);

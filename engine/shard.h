@@ -61,20 +61,6 @@ struct ending {
 	uint32_t at;
 };
 
-enum { BEGIN_QUEUES = 64 };
-
-/*
- * Beginnings of requests, some per turn. A client's are in one queue, which it may share with
- * another, and queues take turns: who asks for much waits for himself.
- */
-struct begins {
-	struct begin_queue {
-		struct mail *first, *last;
-	} queues[BEGIN_QUEUES];
-	uint64_t waiting; /* a bit for each queue that has some */
-	uint32_t next;	  /* whose turn it is */
-};
-
 struct shard {
 	struct node *node;
 	const struct config *config;
@@ -102,10 +88,10 @@ struct shard {
 	struct channel *awake, *announce;
 	uint32_t backlogged; /* channels that wait for room in the client's memory */
 	uint64_t id_sequence;
-	uint32_t rotation;		  /* where the next single create goes */
-	struct mail *local, **local_last; /* to itself */
-	struct begins begins;
-	struct mail *walks, **walks_last; /* pieces of long walks: one per turn, in order */
+	uint32_t rotation;		    /* where the next single create goes */
+	struct mail *local, **local_last;   /* to itself */
+	struct mail *begins, **begins_last; /* beginnings of requests, in order: some per turn */
+	struct mail *walks, **walks_last;   /* pieces of long walks: one per turn, in order */
 	pthread_t thread;
 	int start_error;
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
@@ -136,11 +122,10 @@ void shard_turn(struct shard *shard);
 /* Mail to any shard, this one too; delivered by its loop. */
 void shard_send(struct shard *from, struct shard *to, struct mail *mail);
 /*
- * Mail to itself that begins a part of a client's request, or cancels it: in order for one client,
- * in turn with those of others, and behind other mail when those before it took long. So nothing
- * else may count on one that was sent before it.
+ * Mail to itself that begins a part of a request, or cancels it: in order, and behind other mail
+ * when those before it took long. So nothing else may count on one that was sent before it.
  */
-void shard_begin(struct shard *shard, uint64_t client, struct mail *mail);
+void shard_begin(struct shard *shard, struct mail *mail);
 /*
  * Mail to itself that is a piece of long work, at most a few hundred microseconds: of these only
  * one is delivered per turn, so that many of them delay nobody.

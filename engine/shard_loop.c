@@ -18,7 +18,7 @@
 #include "engine/tenant/tenancy.h"
 
 /* BEGIN_NS: a turn, for beginnings of requests. */
-enum { BACKLOG_POLL_NS = 1000000, BEGIN_NS = 100000 };
+enum { BACKLOG_POLL_NS = 1000000, BEGIN_NS = 250000 };
 
 /* ---- mail to itself ---- */
 
@@ -53,34 +53,11 @@ static void shard_deliver_local(struct shard *shard)
 	}
 }
 
-void shard_begin(struct shard *shard, uint64_t client, struct mail *mail)
+void shard_begin(struct shard *shard, struct mail *mail)
 {
-	struct begins *begins = &shard->begins;
-	const uint32_t number = (uint32_t)(client % BEGIN_QUEUES);
-	struct begin_queue *queue = &begins->queues[number];
-
 	mail->next = NULL;
-	if (queue->first)
-		queue->last->next = mail;
-	else
-		queue->first = mail;
-	queue->last = mail;
-	begins->waiting |= UINT64_C(1) << number;
-}
-
-/* The first of the next queue that has some. */
-static struct mail *begin_take(struct begins *begins)
-{
-	const uint64_t ahead = begins->waiting & ~UINT64_C(0) << begins->next;
-	const uint32_t number = (uint32_t)__builtin_ctzll(ahead ? ahead : begins->waiting);
-	struct begin_queue *queue = &begins->queues[number];
-	struct mail *mail = queue->first;
-
-	queue->first = mail->next;
-	if (!queue->first)
-		begins->waiting &= ~(UINT64_C(1) << number);
-	begins->next = (number + 1) % BEGIN_QUEUES;
-	return mail;
+	*shard->begins_last = mail;
+	shard->begins_last = &mail->next;
 }
 
 /* A client may have a ring full of the longest ones: when they took their time, a turn goes by. */
@@ -89,10 +66,13 @@ static void shard_begin_some(struct shard *shard)
 	const uint64_t until_ns = io_clock_ns(shard->io) + BEGIN_NS;
 	uint64_t now_ns = 0;
 
-	while (shard->begins.waiting && now_ns <= until_ns) {
-		struct mail *mail = begin_take(&shard->begins);
+	while (shard->begins && now_ns <= until_ns) {
+		struct mail *mail = shard->begins;
 		const uintptr_t deliver = (uintptr_t)mail->deliver;
 
+		shard->begins = mail->next;
+		if (!shard->begins)
+			shard->begins_last = &shard->begins;
 		mail->deliver(mail, shard);
 		now_ns = io_account(shard->io, deliver);
 	}
@@ -124,7 +104,7 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 	uint64_t until = timers_next(&shard->timers);
 
 	/* Mail to itself is looked at last: channels_rest() sends some. */
-	if (more || shard->walks || channels_rest(shard) || shard->local || shard->begins.waiting)
+	if (more || shard->walks || channels_rest(shard) || shard->local || shard->begins)
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)

@@ -224,34 +224,21 @@ static bool ring_take(struct channel *channel, uint32_t *bytes)
 
 static void channel_flush(struct channel *channel);
 
-/* True: there may be more, for the next turn. The clock is read where a payload was decoded. */
-static bool channel_drain(struct channel *channel)
-{
-	struct io *io = channel->shard->io;
-	uint64_t now_ns = io_clock_ns(io);
-	const uint64_t until_ns = now_ns + CHANNEL_DRAIN_NS;
-	uint32_t taken = 0, bytes = 0, looked = 0;
-
-	while (!channel->closing && taken < CHANNEL_DRAIN_MAX && bytes < CHANNEL_DRAIN_BYTES_MAX &&
-	       now_ns <= until_ns && ring_take(channel, &bytes)) {
-		taken++;
-		if (bytes != looked)
-			now_ns = io_clock_ns(io);
-		looked = bytes;
-	}
-	if (taken)
-		(void)io_account(io, (uintptr_t)channels_drain);
-	return taken == CHANNEL_DRAIN_MAX || bytes >= CHANNEL_DRAIN_BYTES_MAX || now_ns > until_ns;
-}
-
 bool channels_drain(struct shard *shard)
 {
 	bool more = false;
 
 	for (struct channel *channel = shard->awake; channel; channel = channel->next_awake) {
+		uint32_t taken = 0, bytes = 0;
+
 		if (channel->is_backlogged)
 			channel_flush(channel);
-		more |= channel_drain(channel);
+		while (!channel->closing && taken < CHANNEL_DRAIN_MAX &&
+		       bytes < CHANNEL_DRAIN_BYTES_MAX && ring_take(channel, &bytes))
+			taken++;
+		if (taken)
+			(void)io_account(shard->io, (uintptr_t)channels_drain);
+		more |= taken == CHANNEL_DRAIN_MAX || bytes >= CHANNEL_DRAIN_BYTES_MAX;
 	}
 	return more;
 }

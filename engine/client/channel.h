@@ -20,11 +20,10 @@ struct tenant;
 struct pending_event;
 
 /*
- * Entries, bytes of payload, and time for those with a payload, per turn: a busy client buys no
- * more. The last entry may exceed them: one large payload a turn, as a megabyte takes a quarter of
- * a millisecond.
+ * Entries and bytes of payload per turn: a busy client buys no more. The last entry may exceed the
+ * bytes: one large payload a turn, as a megabyte takes a quarter of a millisecond.
  */
-enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 128 << 10, CHANNEL_DRAIN_NS = 50000 };
+enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 128 << 10 };
 
 struct channel {
 	struct shard *shard;

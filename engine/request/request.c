@@ -163,7 +163,7 @@ static void part_arrived(struct mail *mail, void *owner)
 static void part_mail(struct part *part, struct mail *mail)
 {
 	if (part->shard == part->request->home)
-		shard_begin(part->shard, part->request->client, mail);
+		shard_begin(part->shard, mail);
 	else
 		shard_send(part->request->home, part->shard, mail);
 }

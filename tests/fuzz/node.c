@@ -188,6 +188,7 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	shard->config = &node->config;
 	shard->number = number;
 	shard->local_last = &shard->local;
+	shard->begins_last = &shard->begins;
 	shard->walks_last = &shard->walks;
 	r = timers_init(&shard->timers, 1024);
 	r |= pool_init(&shard->sandboxes, sizeof(struct sandbox), FUZZ_SANDBOXES);
@@ -218,7 +219,7 @@ static void tenancy_expect_idle(const struct tenancy *tenancy)
 static void shard_unmake(struct shard *shard)
 {
 	assert(!shard->local);
-	assert(!shard->begins.waiting);
+	assert(!shard->begins);
 	assert(!shard->walks);
 	assert(!shard->awake);
 	assert(!shard->announce);
@@ -331,7 +332,7 @@ static bool node_moves(const struct fuzz_node *node)
 	bool moves = kernel_moved(node->kernel);
 
 	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
-		moves |= node->shards[i]->local || node->shards[i]->begins.waiting ||
+		moves |= node->shards[i]->local || node->shards[i]->begins ||
 			 node->shards[i]->walks;
 	return moves;
 }
