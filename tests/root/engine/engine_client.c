@@ -314,6 +314,21 @@ struct dsec_status sandboxes_end(struct dsec *d, const struct dsec_id *ids, uint
 	return ticket_end(d, dsec_destroy(d, NULL, &select));
 }
 
+struct dsec_id networked_make(struct dsec *d, uint32_t network)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id id = { 0 };
+
+	opts.network = network;
+	auto_made struct made made = create_run(d, &opts);
+
+	if (expect(made.created == 1))
+		id = made.ids[0];
+	else
+		note("%s: %s", made.trouble.step, made.trouble.detail);
+	return id;
+}
+
 void sandbox_end(struct dsec *d, struct dsec_id id)
 {
 	struct dsec_status status = sandboxes_end(d, &id, 1);

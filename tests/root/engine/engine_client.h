@@ -82,6 +82,7 @@ struct dsec_create_opts create_opts(uint32_t count);
 
 /* One sandbox with the defaults; the zero id is a noted failure. */
 struct dsec_id sandbox_make(struct dsec *d);
+struct dsec_id networked_make(struct dsec *d, uint32_t network);
 void sandbox_end(struct dsec *d, struct dsec_id id);
 struct dsec_status sandboxes_end(struct dsec *d, const struct dsec_id *ids, uint32_t count);
 

@@ -20,17 +20,7 @@
 
 struct dsec_id private_make(struct dsec *d)
 {
-	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
-
-	opts.network = DSEC_NETWORK_PRIVATE;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
+	return networked_make(d, DSEC_NETWORK_PRIVATE);
 }
 
 int64_t server_start(struct dsec *d, struct dsec_id id, const char *const words[], const char *user)

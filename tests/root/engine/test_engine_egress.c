@@ -32,17 +32,7 @@ enum { SKIPPED = 77 };
 
 static struct dsec_id egress_make(struct dsec *d)
 {
-	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
-
-	opts.network = DSEC_NETWORK_EGRESS_UNPOLICED;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
+	return networked_make(d, DSEC_NETWORK_EGRESS_UNPOLICED);
 }
 
 /* What it reads there; "" when nothing answers. */

@@ -14,24 +14,9 @@ enum { PORT = 8080, ROUNDS = 8 };
 
 static const struct way blue = { .door = "blue" }, green = { .door = "green" };
 
-static struct dsec_id made_as(struct dsec *d, uint32_t network)
-{
-	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
-
-	opts.network = network;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
-}
-
 static struct dsec_id shared_make(struct dsec *d)
 {
-	return made_as(d, DSEC_NETWORK_SHARED);
+	return networked_make(d, DSEC_NETWORK_SHARED);
 }
 
 /* For the first of them the engine loads what it keeps. */
@@ -202,7 +187,7 @@ static void a_slot_changes_its_network_both_ways(struct engine *e)
 	for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
 		const struct command far = { .argv = { "probe_net", "reach", "10.64.0.250",
 						       "80" } };
-		struct dsec_id id = made_as(d, turns[i].network);
+		struct dsec_id id = networked_make(d, turns[i].network);
 
 		expect(reaches(d, id, "127.0.0.1", turns[i].line));
 		if (turns[i].network == DSEC_NETWORK_SHARED)
