@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "tests/hostile/client/claims.h"
 
@@ -51,6 +52,15 @@ static void sample_add(uint32_t *samples_us, uint32_t *count, uint64_t began_us)
 		samples_us[(*count)++] = (uint32_t)(claim_now_us() - began_us);
 }
 
+/* A folder has two links more than folders in it. */
+static void threads_count(struct effort *effort)
+{
+	struct stat tasks;
+
+	if (stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > effort->threads + 2)
+		effort->threads = (uint32_t)tasks.st_nlink - 2;
+}
+
 static void *watch(void *argument)
 {
 	struct bystander *by = argument;
@@ -69,8 +79,10 @@ static void *watch(void *argument)
 				break;
 			sample_add(by->exec_us, &by->exec_count, began_us);
 		}
+		threads_count(&by->effort);
 		claim_sleep_ms(PAUSE_MS);
 	} while (!atomic_load(&by->over));
+	effort_of_thread(&by->effort);
 	return NULL;
 }
 
@@ -113,6 +125,7 @@ int bystander_start(struct bystander *by)
 	by->count = 0;
 	by->exec_count = 0;
 	by->failed = false;
+	by->effort = (struct effort){ 0 };
 	atomic_store(&by->over, false);
 	return -pthread_create(&by->thread, NULL, watch, by);
 }

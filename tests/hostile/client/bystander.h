@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "dsec/dsec.h"
+#include "tests/hostile/client/company.h"
 
 enum { BYSTANDER_SAMPLES = 8192 };
 
@@ -24,6 +25,9 @@ struct bystander {
 	bool has_sandbox, failed;
 	struct dsec_id sandbox;
 	uint32_t exec_count, exec_us[BYSTANDER_SAMPLES];
+	/* When it has ended: its own part of the process' CPU time and sleeps, and of its threads the
+	 * most that there were at a time, this one among them. */
+	struct effort effort;
 };
 
 struct bystander_share {

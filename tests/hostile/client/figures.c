@@ -1,75 +1,101 @@
 /*
- * Rounds of one claim: the bystander alone for a while, then beside the claim, which begins again
- * until the while is over, and then beside it once more while its threads only take CPU time that
- * nobody else wants: what is left of the difference is what the engine does for it. Called by
- * claims.c in place of the test. Nothing is judged by time here: a ratio is told beside what the
- * quiet rounds differ by themselves. Must hold: the engine has settled before a quiet round begins,
- * so that what an attack left is not counted as quiet.
+ * Rounds of one claim: the bystander alone for a while; beside the claim, which begins again until
+ * the while is over; and beside the controls (company.h): a burner of as much CPU time, a good
+ * client that asks without a pause, and one that makes sandboxes and runs programs, which is a
+ * control for attacks that make sandboxes. Called by claims.c in place of the test. Nothing is
+ * judged by time here: what counts is told, beside / the harsher of the controls. Must hold: the
+ * engine has settled before each, so that what one left is not counted as the next one's.
  */
 #include "tests/hostile/client/figures.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SLICE_US = 2000000, SETTLE_MS = 20000 };
 
-enum company { ALONE, BESIDE, YIELDING, COMPANIES };
+enum company { ALONE, BESIDE, BURNER, ASKER, WORKER, COMPANIES };
 
-static const char *const company_names[COMPANIES] = { "alone", "beside", "yielding" };
+static const char *const company_names[COMPANIES] = { "alone", "beside", "burner", "asker",
+						      "worker" };
 
 struct slice {
 	struct bystander_share noops, execs;
-	uint64_t long_callbacks;
+	uint64_t long_callbacks, sandboxes_made;
+	struct effort effort; /* of the company, the bystander's left out */
 };
 
 struct rounds {
 	struct slice slices[COMPANIES][FIGURES_ROUNDS_MAX];
 	uint32_t count;
+	bool makes_sandboxes; /* the claim */
 };
 
 /* Of the p99s of one sort of question, over the rounds: medians, and how far the quiet ones are. */
 struct compared {
 	uint32_t p99_us[COMPANIES], quiet_least_us, quiet_most_us;
+	enum company harsher;
 };
 
-/* This thread, and those that it starts from here on. */
-static int policy_set(int policy)
+static bool attack(const struct claim *claim, struct scene *scene, uint64_t end_us)
 {
-	const struct sched_param none = { 0 };
-
-	return sched_setscheduler(0, policy, &none) < 0 ? -errno : 0;
-}
-
-static bool attack(const struct claim *claim, struct scene *scene, enum company company)
-{
-	uint64_t end_us = claim_now_us() + SLICE_US;
 	bool holds = true;
 
-	if (company == ALONE) {
-		claim_sleep_ms(SLICE_US / 1000);
-		return true;
-	}
-	CHECK(policy_set(company == YIELDING ? SCHED_IDLE : SCHED_OTHER) == 0);
 	while (holds && claim_now_us() < end_us)
 		holds = claim->holds(scene);
-	CHECK(policy_set(SCHED_OTHER) == 0);
 	return holds;
 }
 
+/* `effort`: of the claim, which the burner takes too. */
+static bool company_keep(const struct claim *claim, struct scene *scene, enum company company,
+			 const struct effort *effort)
+{
+	uint64_t end_us = claim_now_us() + SLICE_US;
+
+	switch (company) {
+	case BESIDE:
+		return attack(claim, scene, end_us);
+	case BURNER:
+		CHECK(company_burns(effort, end_us) == 0);
+		return true;
+	case ASKER:
+		return company_asks(scene, end_us);
+	case WORKER:
+		return company_works(scene, end_us);
+	case ALONE:
+	case COMPANIES:
+		break;
+	}
+	claim_sleep_ms(SLICE_US / 1000);
+	return true;
+}
+
+static struct effort effort_between(const struct effort *from, const struct effort *to,
+				    const struct effort *bystander)
+{
+	return (struct effort){
+		.elapsed_us = to->elapsed_us - from->elapsed_us,
+		.cpu_us = to->cpu_us - from->cpu_us - bystander->cpu_us,
+		.pieces = to->pieces - from->pieces - bystander->pieces,
+		.threads = bystander->threads - 1,
+	};
+}
+
 static bool slice_run(const struct claim *claim, struct scene *scene, enum company company,
-		      struct slice *ret)
+		      const struct effort *effort, struct slice *ret)
 {
 	struct dsec_holdings before, after;
+	struct effort from, to;
 	bool holds;
 
 	CHECK(scene_settles(scene, SETTLE_MS));
 	CHECK(scene_holdings(scene, &before) == 0);
+	effort_of_process(&from);
 	CHECK(bystander_start(&scene->bystander) == 0);
-	holds = attack(claim, scene, company);
+	holds = company_keep(claim, scene, company, effort);
 	bystander_join(&scene->bystander);
+	effort_of_process(&to);
 	CHECK(holds);
 	CHECK(!scene->bystander.failed);
 	CHECK(scene_holdings(scene, &after) == 0);
@@ -78,6 +104,8 @@ static bool slice_run(const struct claim *claim, struct scene *scene, enum compa
 	CHECK(ret->noops.count > 0);
 	CHECK(ret->execs.count > 0);
 	ret->long_callbacks = after.callbacks_over_1ms - before.callbacks_over_1ms;
+	ret->sandboxes_made = after.created_total - before.created_total;
+	ret->effort = effort_between(&from, &to, &scene->bystander.effort);
 	return true;
 }
 
@@ -98,29 +126,34 @@ static void p99_sorted(const struct slice *slices, uint32_t count, bool of_execs
 static struct compared compare(const struct rounds *rounds, bool of_execs)
 {
 	uint32_t sorted_us[FIGURES_ROUNDS_MAX], count = rounds->count;
-	struct compared ret;
+	struct compared ret = { .harsher = BURNER };
 
-	for (int i = YIELDING; i >= ALONE; i--) { /* the quiet ones last: their ends are told */
+	for (int i = COMPANIES - 1; i >= ALONE;
+	     i--) { /* the quiet ones last: their ends are told */
 		p99_sorted(rounds->slices[i], count, of_execs, sorted_us);
 		ret.p99_us[i] = sorted_us[count / 2];
 	}
 	ret.quiet_least_us = sorted_us[0];
 	ret.quiet_most_us = sorted_us[count - 1];
+	if (ret.p99_us[ASKER] > ret.p99_us[ret.harsher])
+		ret.harsher = ASKER;
+	if (rounds->makes_sandboxes && ret.p99_us[WORKER] > ret.p99_us[ret.harsher])
+		ret.harsher = WORKER;
 	return ret;
 }
 
-static double ratio(const struct compared *c, enum company company)
+static double ratio(const struct compared *c, enum company of, enum company to)
 {
-	return c->p99_us[ALONE] ? (double)c->p99_us[company] / c->p99_us[ALONE] : 0;
+	return c->p99_us[to] ? (double)c->p99_us[of] / c->p99_us[to] : 0;
 }
 
 static void compared_print(const char *what, const struct compared *c)
 {
-	printf("  %-6s p99 alone %6u us (%u to %u)", what, c->p99_us[ALONE], c->quiet_least_us,
-	       c->quiet_most_us);
-	for (int i = BESIDE; i < COMPANIES; i++)
-		printf("  %s %6u us x %.2f", company_names[i], c->p99_us[i], ratio(c, i));
-	putchar('\n');
+	printf("  %-6s p99 us: alone %u (%u to %u), burner %u, asker %u, worker %u, beside %u:"
+	       " x %.2f of the %s, x %.2f of alone\n",
+	       what, c->p99_us[ALONE], c->quiet_least_us, c->quiet_most_us, c->p99_us[BURNER],
+	       c->p99_us[ASKER], c->p99_us[WORKER], c->p99_us[BESIDE], ratio(c, BESIDE, c->harsher),
+	       company_names[c->harsher], ratio(c, BESIDE, ALONE));
 }
 
 static void compared_write(FILE *file, const char *what, const struct compared *c)
@@ -129,9 +162,11 @@ static void compared_write(FILE *file, const char *what, const struct compared *
 		      c->quiet_least_us, what, c->quiet_most_us);
 	for (int i = ALONE; i < COMPANIES; i++)
 		(void)fprintf(file, ", \"%s_%s_p99_us\": %u", what, company_names[i], c->p99_us[i]);
-	for (int i = BESIDE; i < COMPANIES; i++)
-		(void)fprintf(file, ", \"%s_%s_ratio_p99\": %.3f", what, company_names[i],
-			      ratio(c, i));
+	(void)fprintf(file,
+		      ", \"%s_harsher\": \"%s\", \"%s_ratio_p99\": %.3f, \"%s_alone_ratio_p99\": "
+		      "%.3f",
+		      what, company_names[c->harsher], what, ratio(c, BESIDE, c->harsher), what,
+		      ratio(c, BESIDE, ALONE));
 }
 
 static uint64_t long_callbacks(const struct rounds *rounds, enum company company)
@@ -141,6 +176,19 @@ static uint64_t long_callbacks(const struct rounds *rounds, enum company company
 	for (uint32_t i = 0; i < rounds->count; i++)
 		sum += rounds->slices[company][i].long_callbacks;
 	return sum;
+}
+
+/* Of the last round: what the burner took is to be what the claim took. */
+static void efforts_print(const struct rounds *rounds)
+{
+	printf("  percent of a CPU, pieces a second:");
+	for (int i = ALONE; i < COMPANIES; i++) {
+		const struct effort *e = &rounds->slices[i][rounds->count - 1].effort;
+
+		printf(" %s %" PRIu64 " in %" PRIu64, company_names[i],
+		       e->cpu_us * 100 / e->elapsed_us, e->pieces * 1000000 / e->elapsed_us);
+	}
+	putchar('\n');
 }
 
 static bool figures_tell(const struct figures_options *options, const struct claim *claim,
@@ -156,6 +204,7 @@ static bool figures_tell(const struct figures_options *options, const struct cla
 	for (int i = ALONE; i < COMPANIES; i++)
 		printf(" %s %" PRIu64, company_names[i], long_callbacks(rounds, i));
 	putchar('\n');
+	efforts_print(rounds);
 	CHECK(file != NULL);
 	(void)fprintf(file, "{\"scenario\": \"hostile-%s\", \"rounds\": %u", claim->name,
 		      rounds->count);
@@ -171,6 +220,18 @@ static bool figures_tell(const struct figures_options *options, const struct cla
 	return true;
 }
 
+static bool round_run(const struct claim *claim, struct scene *scene, struct rounds *rounds,
+		      uint32_t at)
+{
+	const struct slice *beside = &rounds->slices[BESIDE][at];
+
+	for (int company = ALONE; company < COMPANIES; company++)
+		CHECK(slice_run(claim, scene, company, &beside->effort,
+				&rounds->slices[company][at]));
+	rounds->makes_sandboxes |= beside->sandboxes_made > 0;
+	return true;
+}
+
 bool figures_of_claim(const struct figures_options *options, const struct claim *claim,
 		      struct scene *scene)
 {
@@ -178,8 +239,7 @@ bool figures_of_claim(const struct figures_options *options, const struct claim 
 
 	printf("%s\n", claim->name);
 	for (uint32_t i = 0; i < rounds.count; i++)
-		for (int company = ALONE; company < COMPANIES; company++)
-			CHECK(slice_run(claim, scene, company, &rounds.slices[company][i]));
+		CHECK(round_run(claim, scene, &rounds, i));
 	CHECK(scene_settles(scene, SETTLE_MS));
 	CHECK(figures_tell(options, claim, &rounds));
 	(void)fflush(stdout);
