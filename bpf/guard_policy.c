@@ -148,6 +148,7 @@ static int rule_put(struct work *work, const struct guard_rule *rule, uint32_t n
 			work->summary.processes_audited |= 1U << rule->value;
 		return 0;
 	case GUARD_RULE_DESTINATION:
+	case GUARD_RULE_NAME:
 		return 0; /* guard_egress.c's; shown with the others */
 	}
 	return -EINVAL;
@@ -278,6 +279,8 @@ uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *r
 		return guard_capabilities(guard) & GUARD_LSM ? GUARD_LEVEL_BPF_LSM : 0;
 	case GUARD_RULE_DESTINATION:
 		return guard_capabilities(guard) & GUARD_EGRESS ? GUARD_LEVEL_CGROUP_BPF : 0;
+	case GUARD_RULE_NAME:
+		return 0; /* nothing asks for names yet */
 	}
 	return 0;
 }

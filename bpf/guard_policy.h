@@ -22,6 +22,7 @@ enum guard_rule_kind {
 	GUARD_RULE_PROCESS,  /* value: enum guard_process; refused */
 	/* text: "192.0.2.0/24 tcp/443"; bits: enum guard_destination_bits */
 	GUARD_RULE_DESTINATION,
+	GUARD_RULE_NAME, /* text: "api.example tcp/443"; bits: GUARD_DESTINATION_ALLOW */
 };
 
 enum guard_file_bits {
@@ -92,12 +93,24 @@ struct guard_destination {
 	struct guard_ports ports[GUARD_PORT_RANGES_MAX];
 };
 
+/*
+ * What a policy allows to the addresses that a name turns out to have, beside what it allows to
+ * these anyway; what an address is denied no name gives. Of several that hold a name the closest
+ * one says all: the name itself, else the longest.
+ */
+struct guard_name {
+	const char *text;	     /* "api.example"; ".mirror.example": it and all below it */
+	struct guard_destination to; /* ports and rules; no address */
+};
+
 struct guard_policy {
 	uint32_t number; /* from 1; never used again while the engine lives */
 	uint32_t rule_count;
 	const struct guard_rule *rules; /* rule n of events and counters is rules[n - 1] */
 	char name[GUARD_POLICY_NAME_MAX + 1];
-	bool has_egress; /* its sandboxes may have a way out, to these destinations alone */
+	bool has_egress; /* its sandboxes may have a way out, to what follows alone */
 	uint32_t destination_count;
 	const struct guard_destination *destinations;
+	uint32_t name_count;
+	const struct guard_name *names;
 };

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/policy/egress.h"
+#include "engine/policy/names.h"
 
 enum { GROUP_MAX = 8, FAMILY_FIRST = 1 };
 
@@ -158,7 +159,7 @@ static int rule_add(const struct compiling *compiling, const struct policy_entry
 	*added = *rule;
 	added->is_audit = enforce == ENFORCE_AUDIT;
 	added->is_required = enforce == ENFORCE_REQUIRED;
-	if (rule->kind == GUARD_RULE_DESTINATION) {
+	if (rule->kind == GUARD_RULE_DESTINATION || rule->kind == GUARD_RULE_NAME) {
 		/* A way out that nobody watches is none. */
 		added->is_audit = false;
 		added->is_required = true;
@@ -246,17 +247,29 @@ static int families_add(const struct compiling *compiling, const struct policy_e
 	return r;
 }
 
+/* The entry's first word. */
+static const char *name_keep(struct policy *policy, const char *text)
+{
+	char word[GUARD_RULE_TEXT_MAX + 1];
+
+	(void)snprintf(word, sizeof word, "%.*s", (int)strcspn(text, " "), text); /* as long */
+	return text_keep(policy, word);
+}
+
 /* Read before, as its document was: it is good. */
 static int destination_add(const struct compiling *compiling, const struct policy_entry *entry)
 {
 	const bool is_deny = entry->field == FIELD_EGRESS_DENY;
+	const bool is_name = egress_is_name(entry->text);
 	const struct guard_rule rule = {
-		.kind = GUARD_RULE_DESTINATION,
+		.kind = is_name ? GUARD_RULE_NAME : GUARD_RULE_DESTINATION,
 		.bits = is_deny ? GUARD_DESTINATION_DENY : GUARD_DESTINATION_ALLOW,
 		.text = entry->text,
 	};
 	struct policy *policy = compiling->policy;
-	struct guard_destination *to = &policy->destinations[policy->guard.destination_count];
+	struct guard_name *name = &policy->names[policy->guard.name_count];
+	struct guard_destination *to =
+		is_name ? &name->to : &policy->destinations[policy->guard.destination_count];
 	int r = rule_add(compiling, entry, entry->text, &rule);
 
 	if (r < 0)
@@ -266,19 +279,20 @@ static int destination_add(const struct compiling *compiling, const struct polic
 	to->rule = policy->guard.rule_count;
 	for (uint32_t i = 0; i < to->port_count; i++)
 		to->ports[i].rule = (uint16_t)to->rule;
-	policy->guard.destination_count++;
+	if (is_name)
+		name->text = name_keep(policy, entry->text);
+	policy->guard.name_count += is_name;
+	policy->guard.destination_count += !is_name;
 	return 0;
 }
 
-/* A mistake stands where the entry does that is one too many. */
-static int destinations_fold(const struct compiling *compiling)
+/* It stands where the entry does that is one too many. */
+static int ranges_mistake(const struct compiling *compiling, uint32_t rule)
 {
-	struct policy *policy = compiling->policy;
+	const struct policy *policy = compiling->policy;
 	struct yaml_node at = { .line = 1, .column = 1 };
-	uint32_t rule = 0;
-	int r = egress_fold(policy->destinations, policy->guard.destination_count, &rule);
 
-	for (uint32_t i = 0; r < 0 && i < policy->entry_count; i++) {
+	for (uint32_t i = 0; i < policy->entry_count; i++) {
 		const struct policy_entry *entry = &policy->entries[i];
 
 		if (policy_field(entry->field)->kind != FIELD_IS_DESTINATIONS ||
@@ -287,12 +301,25 @@ static int destinations_fold(const struct compiling *compiling)
 		at.line = entry->line;
 		at.column = entry->column;
 	}
+	return yaml_mistake(compiling->mistake, &at,
+			    "network.egress.allow: more than 8 ranges of ports hold for "
+			    "%.48s; join them",
+			    policy->rules[rule - 1].text);
+}
+
+static int destinations_fold(const struct compiling *compiling)
+{
+	struct policy *policy = compiling->policy;
+	uint32_t rule = 0;
+	int r = egress_fold(policy->destinations, policy->guard.destination_count, &rule);
+
 	if (r < 0)
-		return yaml_mistake(compiling->mistake, &at,
-				    "network.egress.allow: more than 8 ranges of ports hold for "
-				    "%.48s; join them",
-				    policy->rules[rule - 1].text);
+		return ranges_mistake(compiling, rule);
 	policy->guard.destination_count = (uint32_t)r;
+	r = names_fold(policy->names, policy->guard.name_count, &rule);
+	if (r < 0)
+		return ranges_mistake(compiling, rule);
+	policy->guard.name_count = (uint32_t)r;
 	return 0;
 }
 
@@ -379,7 +406,7 @@ static int entries_compile(struct policy *policy, struct policy_mistake *mistake
 		r = entry_compile(&compiling, &policy->entries[i]);
 	if (r == 0)
 		r = destinations_fold(&compiling);
-	policy->guard.has_egress = policy->guard.destination_count > 0;
+	policy->guard.has_egress = policy->guard.destination_count || policy->guard.name_count;
 	return r;
 }
 
@@ -402,7 +429,8 @@ int policy_compile(const struct policy_document *document, const struct policy *
 		policy->levels = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->levels[0]);
 		policy->destinations =
 			calloc(policy->entry_count + 1, sizeof policy->destinations[0]);
-		r = policy->levels && policy->destinations ? 0 : -ENOMEM;
+		policy->names = calloc(policy->entry_count + 1, sizeof policy->names[0]);
+		r = policy->levels && policy->destinations && policy->names ? 0 : -ENOMEM;
 	}
 	if (r == 0 && policy->depth > POLICY_EXTENDS_MAX)
 		r = yaml_mistake(mistake, &at, "extends: more than 4, one behind the other");
@@ -416,6 +444,7 @@ int policy_compile(const struct policy_document *document, const struct policy *
 	policy->extends = document->extends ? text_keep(policy, document->extends) : NULL;
 	policy->guard.rules = policy->rules;
 	policy->guard.destinations = policy->destinations;
+	policy->guard.names = policy->names;
 	*ret = policy;
 	return 0;
 }
@@ -426,6 +455,7 @@ void policy_free(struct policy *policy)
 		return;
 	free(policy->rules);
 	free(policy->destinations);
+	free(policy->names);
 	free(policy->levels);
 	free(policy->entries);
 	free(policy->strings);
@@ -436,8 +466,10 @@ void policy_free(struct policy *policy)
 bool policy_leads_out(const struct policy *policy)
 {
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
-		if (policy->rules[i].kind == GUARD_RULE_DESTINATION)
-			return policy->levels[i] != 0;
+		if ((policy->rules[i].kind == GUARD_RULE_DESTINATION ||
+		     policy->rules[i].kind == GUARD_RULE_NAME) &&
+		    policy->levels[i])
+			return true;
 	return false;
 }
 

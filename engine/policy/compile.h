@@ -38,6 +38,7 @@ struct policy {
 	struct guard_policy guard; /* its rules are what is below */
 	struct guard_rule *rules;
 	struct guard_destination *destinations;
+	struct guard_name *names;
 	struct backend_walls *walls; /* the table's enforcer's, or NULL */
 	uint32_t *levels;	     /* of each rule: enum guard_level */
 	uint32_t unenforced;	     /* how many have none */

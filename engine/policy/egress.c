@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADDRESS_BITS = 128, MAPPED_BITS = 96, PORT_DNS = 53, PORT_QUIC = 443, WORD_BYTES = 128 };
+#include "engine/policy/names.h"
+
+enum { ADDRESS_BITS = 128, MAPPED_BITS = 96, PORT_DNS = 53, PORT_QUIC = 443, WORD_BYTES = 256 };
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -80,6 +82,15 @@ static const char *address_read(char *word, struct guard_destination *ret)
 	return NULL;
 }
 
+/* An address, or a name, which has none yet. */
+static const char *place_read(char *word, bool is_deny, struct guard_destination *ret)
+{
+	if (!name_is_meant(word))
+		return address_read(word, ret);
+	return is_deny ? "a name cannot be denied: one that nothing allows is refused" :
+			 name_check(word);
+}
+
 /* ---- protocols and ports ---- */
 
 static const char *range_add(struct guard_destination *to, uint8_t protocol, unsigned long first,
@@ -136,9 +147,19 @@ static const char *protocol_read(const char *word, struct guard_destination *to)
 									 0;
 
 	if (!protocol)
-		return "expected tcp, udp, tcp/PORTS or udp/PORTS behind the address";
+		return "expected tcp, udp, tcp/PORTS or udp/PORTS behind the address or name";
 	return word[bytes] ? ports_read(word + bytes + 1, protocol, to) :
 			     protocol_add(to, protocol);
+}
+
+bool egress_is_name(const char *text)
+{
+	char word[WORD_BYTES] = "";
+	const size_t bytes = strcspn(text, " ");
+
+	if (bytes < sizeof word)
+		memcpy(word, text, bytes);
+	return name_is_meant(word);
 }
 
 const char *egress_read(const char *text, bool is_deny, struct guard_destination *ret)
@@ -152,13 +173,13 @@ const char *egress_read(const char *text, bool is_deny, struct guard_destination
 		const size_t bytes = strcspn(text, " ");
 
 		if (!bytes || bytes >= sizeof word)
-			return "expected ADDRESS[/PREFIX] [tcp[/PORTS]] [udp[/PORTS]], one space "
-			       "between";
+			return "expected ADDRESS[/PREFIX] or NAME, then [tcp[/PORTS]] "
+			       "[udp[/PORTS]], one space between";
 		memcpy(word, text, bytes);
 		word[bytes] = 0;
 		if (!is_first && is_deny)
 			return "a denied address is denied whole: no protocol, no ports";
-		wrong = is_first ? address_read(word, ret) : protocol_read(word, ret);
+		wrong = is_first ? place_read(word, is_deny, ret) : protocol_read(word, ret);
 		is_first = false;
 		text += bytes;
 		if (!*text)
@@ -193,7 +214,7 @@ static bool ports_hold(const struct guard_ports *wide, const struct guard_ports 
 	       wide->last >= narrow->last;
 }
 
-static int ports_join(struct guard_destination *to, const struct guard_destination *from)
+int egress_ports_join(struct guard_destination *to, const struct guard_destination *from)
 {
 	for (uint32_t i = 0; i < from->port_count; i++) {
 		bool is_held = false;
@@ -231,11 +252,11 @@ int egress_fold(struct guard_destination *entries, uint32_t count, uint32_t *ret
 		struct guard_destination *last = kept ? &entries[kept - 1] : NULL;
 
 		if (last && last->prefix_bits == entry.prefix_bits && prefix_holds(last, &entry)) {
-			r = last->port_count ? ports_join(last, &entry) : 0;
+			r = last->port_count ? egress_ports_join(last, &entry) : 0;
 		} else {
 			entries[kept++] = entry;
 			if (entry.port_count && parent)
-				r = ports_join(&entries[kept - 1], parent);
+				r = egress_ports_join(&entries[kept - 1], parent);
 		}
 		if (r < 0)
 			*ret_rule = entry.rule;
@@ -246,13 +267,13 @@ int egress_fold(struct guard_destination *entries, uint32_t count, uint32_t *ret
 /* ---- comparing ---- */
 
 /* What the kernel finds for all of a prefix that no other one lies in. */
-static const struct guard_destination *destination_find(const struct guard_policy *policy,
-							const struct guard_destination *of)
+const struct guard_destination *egress_find(const struct guard_policy *policy,
+					    const struct guard_destination *of)
 {
 	return parent_find(policy->destinations, policy->destination_count, of);
 }
 
-static bool ports_are_within(const struct guard_destination *ports,
+bool egress_ports_are_within(const struct guard_destination *ports,
 			     const struct guard_destination *wider)
 {
 	for (uint32_t i = 0; ports && i < ports->port_count; i++) {
@@ -275,8 +296,8 @@ bool egress_is_within(const struct guard_policy *policy, const struct guard_poli
 		for (uint32_t i = 0; i < lists[list]->destination_count; i++) {
 			const struct guard_destination *at = &lists[list]->destinations[i];
 
-			if (!ports_are_within(destination_find(policy, at),
-					      destination_find(wider, at)))
+			if (!egress_ports_are_within(egress_find(policy, at),
+						     egress_find(wider, at)))
 				return false;
 		}
 	}

@@ -9,6 +9,7 @@
 
 #include "engine/policy/compile.h"
 #include "engine/policy/egress.h"
+#include "engine/policy/names.h"
 
 /* Of `path` itself, or of all that is below `above`. */
 static bool path_is_within(const char *path, const char *above)
@@ -66,7 +67,7 @@ uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
 		return 0;
 	for (uint32_t i = 0; i < wider->guard.rule_count; i++)
 		if (!wider->rules[i].is_audit &&
-		    wider->rules[i].kind != GUARD_RULE_DESTINATION && /* see below */
+		    wider->rules[i].kind < GUARD_RULE_DESTINATION && /* those: see below */
 		    !rule_is_kept(policy, &wider->rules[i]))
 			return i + 1;
 	return 0;
@@ -74,5 +75,6 @@ uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
 
 bool policy_goes_no_further(const struct policy *policy, const struct policy *wider)
 {
-	return egress_is_within(&policy->guard, &wider->guard);
+	return egress_is_within(&policy->guard, &wider->guard) &&
+	       names_are_within(&policy->guard, &wider->guard);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/policy/names.h"
 #include "engine/policy/narrower.h"
 #include "engine/policy/policies.h"
 
@@ -17,10 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 static void rule_check(const struct guard_rule *rule)
 {
 	const bool has_text = rule->kind == GUARD_RULE_FILE || rule->kind == GUARD_RULE_UNIX ||
-			      rule->kind == GUARD_RULE_DESTINATION;
+			      rule->kind == GUARD_RULE_DESTINATION || rule->kind == GUARD_RULE_NAME;
 
 	assert(rule->kind >= GUARD_RULE_FILE);
-	assert(rule->kind <= GUARD_RULE_DESTINATION);
+	assert(rule->kind <= GUARD_RULE_NAME);
 	assert(rule->label);
 	assert(has_text == (rule->text != NULL));
 	assert(!has_text || strlen(rule->text) <= GUARD_RULE_TEXT_MAX);
@@ -50,6 +51,24 @@ static void destinations_check(const struct guard_policy *policy)
 	}
 }
 
+/* Each text once; what holds a name comes before it and allows no more. */
+static void names_check(const struct guard_policy *policy)
+{
+	for (uint32_t i = 0; i < policy->name_count; i++) {
+		const struct guard_name *name = &policy->names[i];
+		const struct guard_name *found = names_find(policy, name->text);
+
+		assert(!name_check(name->text));
+		assert(found == name);
+		assert(name->to.port_count >= 1);
+		assert(name->to.port_count <= GUARD_PORT_RANGES_MAX);
+		assert(name->to.rule >= 1);
+		assert(name->to.rule <= policy->rule_count);
+		for (uint32_t k = 0; k < i; k++)
+			assert(strcmp(policy->names[k].text, name->text) != 0);
+	}
+}
+
 static void policy_check(const struct policy *policy)
 {
 	assert(policy_name_is_good(policy->guard.name));
@@ -57,6 +76,7 @@ static void policy_check(const struct policy *policy)
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
 		rule_check(&policy->guard.rules[i]);
 	destinations_check(&policy->guard);
+	names_check(&policy->guard);
 }
 
 static void mistake_check(const struct policy_mistake *mistake, const char *text, size_t bytes)

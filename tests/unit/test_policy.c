@@ -2,7 +2,6 @@
  * Policies: every mistake with its place and its words, what documents compile to, and the table of
  * versions. The published schema says what the parser's own table says.
  */
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <jansson.h>
@@ -12,8 +11,8 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/policy/narrower.h"
-#include "engine/policy/narrower.h"
 #include "engine/policy/policies.h"
+#include "tests/unit/policy_table.h"
 
 /* ---- mistakes ---- */
 
@@ -58,9 +57,29 @@ static const struct bad {
 	  "2:20 network.egress.alow: unknown field; did you mean allow?" },
 	{ "name: x\nnetwork: {egress: {allow: 192.0.2.1}}\n",
 	  "2:27 network.egress.allow: expected a list" },
-	{ "name: x\nnetwork: {egress: {allow: [mirror.example]}}\n",
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.300]}}\n",
 	  "2:28 network.egress.allow: expected an address or ADDRESS/PREFIX first, as "
 	  "192.0.2.0/24" },
+	{ "name: x\nnetwork: {egress: {allow: [\"*.mirror.example tcp\"]}}\n",
+	  "2:28 network.egress.allow: no * in names: .mirror.example is it and all names below "
+	  "it" },
+	{ "name: x\nnetwork: {egress: {allow: [Mirror.example]}}\n",
+	  "2:28 network.egress.allow: a name is written with a-z 0-9 - _ and dots, others as "
+	  "xn--" },
+	{ "name: x\nnetwork: {egress: {allow: [mirror.example.]}}\n",
+	  "2:28 network.egress.allow: an empty part in a name: no dot at its end, no two in a "
+	  "row" },
+	{ "name: x\nnetwork: {egress: {allow: [a-.example]}}\n",
+	  "2:28 network.egress.allow: no - at the ends of a name's parts" },
+	{ "name: x\nnetwork: {egress: {allow: [a.12]}}\n",
+	  "2:28 network.egress.allow: the last part of a name is no number" },
+	{ "name: x\nnetwork: {egress: {deny: [mirror.example]}}\n",
+	  "2:27 network.egress.deny: a name cannot be denied: one that nothing allows is "
+	  "refused" },
+	{ "name: x\nnetwork: {egress: {allow: [\"a.example tcp/1,2,3,4,5\",\n"
+	  "  \".example tcp/11,12,13,14,15\"]}}\n",
+	  "2:28 network.egress.allow: more than 8 ranges of ports hold for a.example "
+	  "tcp/1,2,3,4,5; join them" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.7/24]}}\n",
 	  "2:28 network.egress.allow: bits beyond the prefix: write its first address" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.0/33]}}\n",
@@ -69,7 +88,7 @@ static const struct bad {
 	  "2:28 network.egress.allow: write an IPv4 address as 192.0.2.1" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 icmp]}}\n",
 	  "2:28 network.egress.allow: expected tcp, udp, tcp/PORTS or udp/PORTS behind the "
-	  "address" },
+	  "address or name" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tcp/0]}}\n",
 	  "2:28 network.egress.allow: a port is 1 to 65535" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tcp/90-80]}}\n",
@@ -80,8 +99,8 @@ static const struct bad {
 	  "2:28 network.egress.allow: port 53 is the resolver's alone: names cannot be asked "
 	  "elsewhere" },
 	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1  tcp\"]}}\n",
-	  "2:28 network.egress.allow: expected ADDRESS[/PREFIX] [tcp[/PORTS]] [udp[/PORTS]], one "
-	  "space between" },
+	  "2:28 network.egress.allow: expected ADDRESS[/PREFIX] or NAME, then [tcp[/PORTS]] "
+	  "[udp[/PORTS]], one space between" },
 	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1 tcp/1,2,3,4,5,6,7,8,9\"]}}\n",
 	  "2:28 network.egress.allow: more than 8 ranges of ports" },
 	{ "name: x\nnetwork: {egress: {deny: [192.0.2.1 tcp]}}\n",
@@ -120,47 +139,6 @@ static const struct bad {
 	{ "name: x\nfiles: {hide: [/a\n", "3:1 did not find expected ',' or ']'" },
 	{ "name: \xff\n", "1:1 not UTF-8, or a character YAML does not take" },
 };
-
-static struct policy_table *table_open(void)
-{
-	struct policy_table *table = calloc(1, sizeof *table);
-	struct policy_mistake mistake = { 0 };
-
-	cr_assert_eq(policies_open(table, &mistake), 0, "%u:%u %s", mistake.line, mistake.column,
-		     mistake.text);
-	return table;
-}
-
-static void table_close(struct policy_table *table)
-{
-	policies_close(table);
-	free(table);
-}
-
-static int load(struct policy_table *table, uint32_t tenant, const char *document,
-		struct policy **ret, struct policy_mistake *mistake)
-{
-	const struct policy_request request = { .tenant = tenant,
-						.name = "",
-						.document = document,
-						.document_bytes = strlen(document) };
-	int r = policies_load(table, &request, ret, mistake);
-
-	if (r == 0)
-		policy_put(*ret);
-	return r;
-}
-
-static struct policy *loaded(struct policy_table *table, const char *document)
-{
-	struct policy_mistake mistake = { 0 };
-	struct policy *policy = NULL;
-	int r = load(table, 0, document, &policy, &mistake);
-
-	cr_assert_eq(r, 0, "%s: %d %u:%u %s", document, r, mistake.line, mistake.column,
-		     mistake.text);
-	return policy;
-}
 
 Test(policy, a_mistake_is_told_with_its_place_its_field_and_what_was_expected)
 {
@@ -263,107 +241,6 @@ Test(policy, rules_are_those_of_the_document_in_its_order)
 	cr_expect_eq(rules[8].value, 0x5878, "once, though it was named twice");
 	cr_expect_eq(rules[9].value, 0xbeef);
 	table_close(table);
-}
-
-static const struct guard_destination *destination_at(const struct policy *policy,
-						      const char *address, unsigned prefix_bits)
-{
-	const struct guard_policy *guard = &policy->guard;
-	uint8_t bytes[16] = { [10] = 0xff, [11] = 0xff };
-
-	if (strchr(address, ':'))
-		(void)inet_pton(AF_INET6, address, bytes);
-	else
-		(void)inet_pton(AF_INET, address, bytes + 12);
-	for (uint32_t i = 0; i < guard->destination_count; i++)
-		if (guard->destinations[i].prefix_bits == prefix_bits &&
-		    !memcmp(guard->destinations[i].address, bytes, sizeof bytes))
-			return &guard->destinations[i];
-	return NULL;
-}
-
-/* The rule that lets it pass; 0: none of this destination's. */
-static uint32_t passed_by(const struct guard_destination *to, uint8_t protocol, uint16_t port)
-{
-	for (uint32_t i = 0; i < to->port_count; i++)
-		if (to->ports[i].protocol == protocol && port >= to->ports[i].first &&
-		    port <= to->ports[i].last)
-			return to->ports[i].rule;
-	return 0;
-}
-
-Test(policy, the_narrowest_destination_has_what_wider_ones_allow_unless_a_deny_stands_between)
-{
-	struct policy_table *table = table_open();
-	struct policy *policy = loaded(table, "name: out\nnetwork:\n  egress:\n    allow:\n"
-					      "    - 10.0.0.0/8 tcp/443\n"
-					      "    - 10.1.0.0/16 tcp/22\n"
-					      "    - 10.1.0.0/16 udp\n"
-					      "    - 10.2.3.4\n"
-					      "    - \"2001:db8::/32 udp/443\"\n"
-					      "    deny: [10.2.0.0/16, 10.3.0.0/16]\n");
-	const struct guard_destination *to;
-
-	cr_assert(policy->guard.has_egress);
-	cr_expect_eq(policy->guard.rule_count, 7);
-	cr_expect_eq(policy->guard.destination_count, 6, "one for each prefix");
-	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
-		cr_expect(policy->rules[i].is_required, "where nothing enforces it none is made");
-	cr_assert(to = destination_at(policy, "10.1.0.0", 112));
-	cr_expect_eq(passed_by(to, IPPROTO_TCP, 22), 2);
-	cr_expect_eq(passed_by(to, IPPROTO_TCP, 443), 1, "what 10.0.0.0/8 has");
-	cr_expect_eq(passed_by(to, IPPROTO_TCP, 80), 0);
-	cr_expect_eq(passed_by(to, IPPROTO_UDP, 123), 3);
-	cr_expect_eq(passed_by(to, IPPROTO_UDP, 443), 0, "QUIC was not named");
-	cr_assert(to = destination_at(policy, "10.2.3.4", 128));
-	cr_expect_eq(passed_by(to, IPPROTO_TCP, 80), 4, "the narrower one stands in a denied one");
-	cr_expect_eq(passed_by(to, IPPROTO_UDP, 80), 0);
-	cr_assert(to = destination_at(policy, "10.2.0.0", 112));
-	cr_expect(to->port_count == 0 && to->rule == 6);
-	cr_assert(to = destination_at(policy, "2001:db8::", 32));
-	cr_expect_eq(passed_by(to, IPPROTO_UDP, 443), 5, "QUIC was named");
-	/* Who extends may deny what was allowed, and cannot allow what was denied. */
-	policy = loaded(table, "name: narrow\nextends: out\nnetwork:\n  egress:\n"
-			       "    allow: [10.3.0.0/16]\n    deny: [10.1.0.0/16]\n");
-	cr_assert(to = destination_at(policy, "10.1.0.0", 112));
-	cr_expect_eq(to->port_count, 0);
-	cr_assert(to = destination_at(policy, "10.3.0.0", 112));
-	cr_expect_eq(to->port_count, 0);
-	cr_expect_not(loaded(table, "name: in\nnetwork: {mode: private}\n")->guard.has_egress);
-	table_close(table);
-}
-
-static bool is_within(const char *allow, const char *deny, const char *wider)
-{
-	struct policy_table *table = table_open();
-	char text[512];
-	struct policy *a, *b;
-	bool within;
-
-	(void)snprintf(text, sizeof text, "name: a\nnetwork: {egress: {allow: [%s], deny: [%s]}}\n",
-		       allow, deny);
-	a = loaded(table, text);
-	(void)snprintf(text, sizeof text, "name: b\nnetwork: {egress: %s}\n", wider);
-	b = loaded(table, text);
-	within = policy_goes_no_further(a, b) && !policy_lacks(a, b);
-	table_close(table);
-	return within;
-}
-
-Test(policy, a_way_out_is_within_another_where_it_leads_nowhere_else)
-{
-	const char *wide = "{allow: [10.0.0.0/8 tcp/1-1024 udp/123], deny: [10.9.0.0/16]}";
-
-	cr_expect(is_within("", "", wide), "none is within all");
-	cr_expect(is_within("10.0.0.0/8 tcp/1-1024 udp/123", "10.9.0.0/16", wide));
-	cr_expect(is_within("10.1.0.0/16 tcp/443, 10.1.2.3 udp/123", "", wide));
-	cr_expect(is_within("10.0.0.0/8 tcp/443", "10.8.0.0/15", wide));
-	cr_expect_not(is_within("10.0.0.0/8 tcp/443", "", wide), "it leads to what is denied");
-	cr_expect_not(is_within("10.0.0.0/8 tcp/443", "10.9.0.0/17", wide), "to half of that");
-	cr_expect_not(is_within("10.1.0.0/16 tcp/443-2000", "", wide));
-	cr_expect_not(is_within("10.1.0.0/16 udp/443", "", wide));
-	cr_expect_not(is_within("10.0.0.0/7 tcp/443", "10.9.0.0/16", wide), "wider");
-	cr_expect_not(is_within("\"::/0\"", "", wide), "another family");
 }
 
 Test(policy, what_extends_joins_lists_replaces_words_and_may_narrow_families)
