@@ -200,6 +200,8 @@ struct run {
 	/* ended: by the memory limit, as was everything else in the box but PID 1 */
 	bool oom;
 	uint64_t box_peak_bytes; /* with oom: of the box; UINT64_MAX: unknown */
+	/* ended: how many lived when its leaf was killed; UINT32_MAX: unknown. 0: it was not. */
+	uint32_t processes_killed;
 };
 
 /* Something asked of a run that has started. Copied; `done` follows, also after run_free(). */

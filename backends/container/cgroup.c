@@ -342,6 +342,8 @@ long cgroup_leaf_kill(struct worker *w)
 	long r;
 
 	leaf_path(w, w->order.request.leaf, leaf);
+	r = processes_count(w, leaf); /* one that failed keeps nobody alive */
+	w->order.reply.processes = r < 0 ? UINT32_MAX : (uint32_t)r;
 	r = TRY(KILL, group_write(w, leaf, "cgroup.kill", "1"));
 	if (r == -ENOENT)
 		return 0;

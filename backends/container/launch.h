@@ -218,10 +218,11 @@ struct launch_reply {
 	int32_t pid;	/* LAUNCH_SPAWN, LAUNCH_EXEC: the new child of the engine, also on error */
 			/* when one exists that must be reaped; 0: none */
 	uint32_t flags; /* LAUNCH_REUSED */
-	uint32_t leaf_left;	   /* processes left in a LAUNCH_LEAF_USED leaf: error EBUSY */
-	uint32_t processes;	   /* LAUNCH_SIGNAL: how many got it */
-	uint32_t descriptor_count; /* 0 or 1, by SCM_RIGHTS in the same packet */
-	uint32_t limit;		   /* with LAUNCH_STEP_LIMIT: the resource */
+	uint32_t leaf_left; /* processes left in a LAUNCH_LEAF_USED leaf: error EBUSY */
+	/* LAUNCH_SIGNAL: how many got it; LAUNCH_KILL: had to die, UINT32_MAX: not counted */
+	uint32_t processes;
+	uint32_t descriptor_count;	 /* 0 or 1, by SCM_RIGHTS in the same packet */
+	uint32_t limit;			 /* with LAUNCH_STEP_LIMIT: the resource */
 	struct launch_baseline baseline; /* LAUNCH_BUILD, LAUNCH_SPAWN when rebuilt */
 	uint64_t cgroup_id;		 /* of bS: LAUNCH_BUILD, LAUNCH_SPAWN */
 	uint64_t root_device;		 /* LAUNCH_SPAWN: st_dev of the sandbox's root */

@@ -127,6 +127,8 @@ static void run_end(struct container_run *run, int status)
 	run->status = status;
 	/* What ended by itself did so whatever became of PID 1. */
 	run->run.box_died = killed && child_is_ending(&container_of_box(run->run.box)->init);
+	if (run->run.box_died)
+		run->run.processes_killed = UINT32_MAX;
 	if (killed && !run->run.box_died && !run->kill_wanted && !run->emptied &&
 	    box_counts_ooms(run->run.box))
 		oom_ask(run);
@@ -147,12 +149,22 @@ static void main_died(struct child *child)
 		run_settle(run);
 }
 
+/* The first answer counts all of them, a later one what did not die of it. */
+static void killed_count(struct container_run *run, const struct launch_reply *reply)
+{
+	uint32_t count = reply ? reply->processes : UINT32_MAX;
+
+	if (count > run->run.processes_killed)
+		run->run.processes_killed = count;
+}
+
 static void kill_replied(struct launch_call *call, const struct launch_reply *reply)
 {
 	struct container_run *run = container_of(call, struct container_run, kill_call);
 	struct container *box = container_of_box(run->run.box);
 	struct containers *c = containers_of(run->run.box->backend);
 
+	killed_count(run, reply);
 	if (!reply || (reply->error && reply->error != ENOENT)) {
 		/*
 		 * Not empty yet (a zombie of ours, a slow death), or the worker was lost. A leaf

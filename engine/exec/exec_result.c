@@ -192,6 +192,9 @@ void exec_conclude(struct exec *exec, int error)
 		.exec = exec->number,
 		.cpu_us = exec->run_over ? exec->run->cpu_us : UINT64_MAX,
 		.memory_peak_bytes = exec->run_over ? exec->run->peak_bytes : UINT64_MAX,
+		.processes_killed = exec->run_over ? exec->run->processes_killed :
+				    exec->started  ? UINT32_MAX :
+						     0,
 		.wall_us = exec->ended_ns ? (exec->ended_ns - exec->begun_ns) / 1000 : 0,
 		.flags = sandbox_event_flags(exec->sandbox) ? DSEC_RESULT_UNPOLICED : 0,
 		.tainted = integrity_taint(exec->sandbox),

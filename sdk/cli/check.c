@@ -28,6 +28,7 @@ struct check {
 	struct dsec_id *ids; /* alive before or after the look */
 	size_t id_count;
 	struct residue residue;
+	int64_t namespaces, left_namespaces;
 	int error;
 };
 
@@ -102,6 +103,7 @@ static int machine_look(struct check *check)
 {
 	int r;
 
+	residue_done(&check->residue);
 	check->residue = (struct residue){ 0 };
 	check->error = 0;
 	r = residue_instances(check->mount, instance_look, check);
@@ -110,7 +112,10 @@ static int machine_look(struct check *check)
 	if (r == 0)
 		r = residue_read_mounts(check->instance[0] ? check->instance : NULL,
 					&check->residue);
-	return r;
+	check->namespaces = namespaces_count(&check->residue.namespaces, NULL);
+	check->left_namespaces =
+		namespaces_count(&check->residue.left_namespaces, &check->residue.namespaces);
+	return r < 0 ? r : check->left_namespaces < 0 ? -ENOMEM : 0;
 }
 
 /*
@@ -198,10 +203,12 @@ static void json_tell(struct session *session, const struct check *check)
 	/* As in holdings_json(). */
 	(void)json_object_set_new(machine, "sandboxes", json_amount(residue->sandboxes));
 	(void)json_object_set_new(machine, "processes", json_amount(residue->processes));
+	(void)json_object_set_new(machine, "namespaces", json_integer(check->namespaces));
 	(void)json_object_set_new(machine, "slots", json_amount(residue->slots));
 	(void)json_object_set_new(left, "processes", json_amount(residue->left_processes));
 	(void)json_object_set_new(left, "cgroups", json_amount(residue->left_cgroups));
 	(void)json_object_set_new(left, "mounts", json_amount(residue->left_mounts));
+	(void)json_object_set_new(left, "namespaces", json_integer(check->left_namespaces));
 	if (residue->first[0])
 		(void)json_object_set_new(left, "first", json_string(residue->first));
 	(void)json_object_set_new(object, "instance",
@@ -267,10 +274,13 @@ static void text_show(const struct check *check)
 	}
 	(void)printf("looked:  at %s%s\n", check->instance[0] ? "instance " : "",
 		     check->instance[0] ? check->instance : "all instances that nobody runs");
-	(void)printf("machine: sandboxes %" PRIu64 ", processes %" PRIu64 ", slots %" PRIu64 "\n",
-		     residue->sandboxes, residue->processes, residue->slots);
-	(void)printf("left:    processes %" PRIu64 ", cgroups %" PRIu64 ", mounts %" PRIu64 "\n",
-		     residue->left_processes, residue->left_cgroups, residue->left_mounts);
+	(void)printf("machine: sandboxes %" PRIu64 ", processes %" PRIu64 ", namespaces %" PRId64
+		     ", slots %" PRIu64 "\n",
+		     residue->sandboxes, residue->processes, check->namespaces, residue->slots);
+	(void)printf("left:    processes %" PRIu64 ", cgroups %" PRIu64 ", mounts %" PRIu64
+		     ", namespaces %" PRId64 "\n",
+		     residue->left_processes, residue->left_cgroups, residue->left_mounts,
+		     check->left_namespaces);
 	if (residue->first[0]) {
 		(void)fputs("first:   ", stdout);
 		value_write(stdout, (struct dsec_bytes){ residue->first, strlen(residue->first) });
@@ -412,6 +422,7 @@ int verb_check(const struct options *options)
 			text_show(&check);
 		status = residue_left(&check.residue) ? EXIT_DIFFERS : 0;
 	}
+	residue_done(&check.residue);
 	free(check.ids);
 	return session_end(&session, status);
 }

@@ -19,7 +19,7 @@
 #include "sdk/cli/ulimit.h"
 #include "sdk/cli/values.h"
 
-enum { OUTPUT_BYTES_DEFAULT = 1 << 20 };
+enum { OUTPUT_BYTES_DEFAULT = 1 << 20, KILLED_TEXT_BYTES = VALUE_TEXT_BYTES + 24 };
 
 struct outcome {
 	struct live live;		   /* first */
@@ -217,6 +217,10 @@ static json_t *result_json(struct dsec_id sandbox, const struct dsec_event *even
 				  result->cpu_us > INT64_MAX ?
 					  json_null() :
 					  json_real((double)result->cpu_us / 1000));
+	(void)json_object_set_new(object, "processes_killed",
+				  result->processes_killed == UINT32_MAX ?
+					  json_null() :
+					  json_integer(result->processes_killed));
 	integrity_add(object, result->tainted);
 	(void)json_object_set_new(object, "phase_version", json_amount(result->phase));
 	if (result->flags & DSEC_RESULT_UNPOLICED)
@@ -279,15 +283,29 @@ static void seconds_print(uint64_t ms, char ret_text[VALUE_TEXT_BYTES])
 		       ms / 100 % 10); /* fits */
 }
 
+/* "3 processes killed"; "killed": nobody counted. */
+static void killed_print(const struct dsec_result *result, char ret_text[KILLED_TEXT_BYTES])
+{
+	char count[VALUE_TEXT_BYTES];
+
+	value_print_count(result->processes_killed, count);
+	if (result->processes_killed == UINT32_MAX)
+		(void)snprintf(ret_text, KILLED_TEXT_BYTES, "killed"); /* fits, as below */
+	else
+		(void)snprintf(ret_text, KILLED_TEXT_BYTES, "%s process%s killed", count,
+			       result->processes_killed == 1 ? "" : "es");
+}
+
 static void timeout_tell(const struct options *options, const struct dsec_result *result,
 			 const char *bytes)
 {
 	bool idle = result->reason == DSEC_IDLE_TIMEOUT;
-	char time[VALUE_TEXT_BYTES];
+	char time[VALUE_TEXT_BYTES], killed[KILLED_TEXT_BYTES];
 
+	killed_print(result, killed);
 	seconds_print(idle ? options->idle_timeout_ms : result->wall_us / 1000, time);
-	report_note(options, "%s %s: killed, %s bytes of output (exec %" PRIu64 ")",
-		    idle ? "idle timeout: no output for" : "timeout after", time, bytes,
+	report_note(options, "%s %s: %s, %s bytes of output (exec %" PRIu64 ")",
+		    idle ? "idle timeout: no output for" : "timeout after", time, killed, bytes,
 		    result->exec);
 }
 
@@ -295,23 +313,25 @@ static void end_tell(struct session *session, const struct dsec_event *event)
 {
 	const struct dsec_result *result = event->body;
 	const struct options *options = session->options;
-	char bytes[VALUE_TEXT_BYTES];
+	char bytes[VALUE_TEXT_BYTES], killed[KILLED_TEXT_BYTES];
 	uint64_t count = 0;
 
 	for (uint32_t at = 0; at < result->output_count; at++)
 		count += result->outputs[at].total_bytes;
 	value_print_count(count, bytes);
+	killed_print(result, killed);
 	if (result->reason == DSEC_TIMEOUT || result->reason == DSEC_IDLE_TIMEOUT)
 		timeout_tell(options, result, bytes);
 	else if (result->reason == DSEC_OOM)
 		oom_tell(options, result, bytes);
 	else if (result->reason == DSEC_OUTPUT_LIMIT)
-		report_note(options, "output limit: killed, %s bytes of output (exec %" PRIu64 ")",
-			    bytes, result->exec);
+		report_note(options, "output limit: %s, %s bytes of output (exec %" PRIu64 ")",
+			    killed, bytes, result->exec);
 	else if (result->reason == DSEC_KILLED)
 		report_note(options, "killed: the sandbox was destroyed, or somebody killed it");
 	else if (result->reason == DSEC_PHASE_OVER)
-		report_note(options, "killed: its phase is over (exec %" PRIu64 ")", result->exec);
+		report_note(options, "%s: its phase is over (exec %" PRIu64 ")", killed,
+			    result->exec);
 	else if (result->reason == DSEC_END_UNKNOWN)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)

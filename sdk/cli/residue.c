@@ -119,6 +119,8 @@ static uint64_t processes_count(const char *folder, struct residue *residue, boo
 	file = fopen(path, "re");
 	while (file && fscanf(file, "%d", &pid) == 1) {
 		count++;
+		namespaces_add_process(left ? &residue->left_namespaces : &residue->namespaces,
+				       pid);
 		(void)snprintf(what, sizeof(what), "process %d in", pid); /* fits */
 		if (left)
 			first_note(residue, what, folder);
@@ -255,9 +257,9 @@ int residue_read_mounts(const char *instance, struct residue *residue)
 	if (!file)
 		return -errno;
 	while (getline(&line, &bytes, file) > 0) {
-		char path[PATH_MAX], name[RESIDUE_NAME_BYTES];
+		char root[PATH_MAX], path[PATH_MAX], name[RESIDUE_NAME_BYTES];
 
-		if (sscanf(line, "%*s %*s %*s %*s %4095s", path) != 1)
+		if (sscanf(line, "%*s %*s %*s %4095s %4095s", root, path) != 2)
 			continue;
 		path_unescape(path);
 		if (mount_instance(path, name, sizeof(name)) < 0)
@@ -265,9 +267,16 @@ int residue_read_mounts(const char *instance, struct residue *residue)
 		if ((instance && strcmp(instance, name) != 0) || residue_instance_runs(name))
 			continue;
 		residue->left_mounts++;
+		namespaces_add_mount(&residue->left_namespaces, root);
 		first_note(residue, "mount", path);
 	}
 	return 0;
+}
+
+void residue_done(struct residue *residue)
+{
+	namespaces_done(&residue->namespaces);
+	namespaces_done(&residue->left_namespaces);
 }
 
 uint64_t residue_left(const struct residue *residue)

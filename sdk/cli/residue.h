@@ -11,6 +11,8 @@
 
 #include <dsec/dsec.h>
 
+#include "sdk/cli/namespaces.h"
+
 enum { RESIDUE_TEXT_BYTES = 256, RESIDUE_NAME_BYTES = 64 };
 
 /* Sandboxes that account for what is found; sorted or not. */
@@ -22,11 +24,13 @@ struct residue_live {
 struct residue {
 	/* of sandboxes that are alive */
 	uint64_t sandboxes, processes;
+	struct namespaces namespaces; /* that they are in */
 	/* kept by a running engine for the next sandbox */
 	uint64_t slots;
 	/* nobody's */
 	uint64_t left_processes, left_cgroups, left_mounts;
-	char first[RESIDUE_TEXT_BYTES]; /* what was found first of them */
+	struct namespaces left_namespaces; /* held by those; some may be of sandboxes, too */
+	char first[RESIDUE_TEXT_BYTES];	   /* what was found first of them */
 };
 
 /* Where cgroup2 is mounted, by /proc/self/mountinfo; ret_path has PATH_MAX bytes. -ENOENT. */
@@ -52,4 +56,7 @@ int residue_instance_runs(const char *instance);
 int residue_instances(const char *root, void (*found)(void *state, const char *instance),
 		      void *state);
 
+void residue_done(struct residue *residue);
+
+/* Without namespaces: what holds one counts. */
 uint64_t residue_left(const struct residue *residue);

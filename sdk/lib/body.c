@@ -332,6 +332,7 @@ static int result_take(struct event *event, struct payload payload)
 		.memory_limit_bytes = wire.memory_limit_bytes,
 		.flags = wire.flags,
 		.tainted = wire.tainted,
+		.processes_killed = wire.processes_killed,
 		.phase = wire.phase,
 	};
 	return 0;

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -132,6 +133,60 @@ Test(cli_residue, without_an_engine_all_of_it_is_left_over, .init = tree_make, .
 	cr_assert_eq(residue.left_cgroups, 7);
 	cr_assert_eq(residue.sandboxes, 0);
 	cr_assert_eq(residue_left(&residue), 11);
+}
+
+/* A process in namespaces of its own, two of them, until `lifeline` is closed. */
+static pid_t apart_start(int *ret_lifeline)
+{
+	int ready[2], lifeline[2];
+	char byte;
+	pid_t pid;
+
+	cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
+	cr_assert_eq(pipe2(lifeline, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		(void)close(lifeline[1]);
+		if (unshare(CLONE_NEWUTS | CLONE_NEWIPC) < 0 || write(ready[1], "1", 1) != 1)
+			_exit(1);
+		_exit(read(lifeline[0], &byte, 1) == 0 ? 0 : 1);
+	}
+	(void)close(ready[1]);
+	(void)close(lifeline[0]);
+	cr_assert_eq(read(ready[0], &byte, 1), 1);
+	*ret_lifeline = lifeline[1];
+	return pid;
+}
+
+Test(cli_residue, namespaces_are_of_whoever_is_in_them_and_count_once, .init = tree_make,
+     .fini = tree_remove)
+{
+	struct dsec_id ids[] = { { UINT64_MAX, 9 }, { 1, 7 } };
+	char text[64] = "", path[64];
+	struct residue residue;
+	int lifeline;
+	pid_t pid;
+
+	pid = apart_start(&lifeline);
+	(void)snprintf(text, sizeof(text), "%d\n%d\n", pid, getpid());
+	folder_make("dsec-main/0/b7/e1", text);
+	residue = look(true, ids, 2);
+	cr_assert_eq(namespaces_count(&residue.namespaces, NULL), 2, "our own are nobody's");
+	cr_assert_eq(namespaces_count(&residue.left_namespaces, &residue.namespaces), 0);
+	residue_done(&residue);
+	/* Where nobody accounts for it. */
+	residue = look(true, ids, 1);
+	cr_assert_eq(namespaces_count(&residue.namespaces, NULL), 0);
+	(void)snprintf(path, sizeof(path), "/proc/%d/ns/uts", pid);
+	cr_assert_gt(readlink(path, text, sizeof(text)), 0);
+	namespaces_add_mount(&residue.left_namespaces, text); /* the same, kept by a mount */
+	namespaces_add_mount(&residue.left_namespaces, "/");
+	cr_assert_eq(namespaces_count(&residue.left_namespaces, &residue.namespaces), 2);
+	namespaces_add_mount(&residue.left_namespaces, "net:[1]");
+	cr_assert_eq(namespaces_count(&residue.left_namespaces, NULL), 3);
+	residue_done(&residue);
+	(void)close(lifeline);
+	cr_assert_eq(waitpid(pid, NULL, 0), pid);
 }
 
 static void name_note(void *state, const char *instance)

@@ -69,6 +69,11 @@ struct dsec_result {
 	uint64_t memory_limit_bytes;
 	uint64_t flags; /* bits of enum dsec_result_flag */
 	uint64_t phase; /* version of the phase it began in */
+	/*
+	 * How many processes the engine killed to end it: 0 where it ended by itself, or when it
+	 * was told to; UINT32_MAX: nobody counted, as where its sandbox went.
+	 */
+	uint32_t processes_killed, reserved;
 };
 
 /*

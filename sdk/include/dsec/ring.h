@@ -375,7 +375,8 @@ struct dsec_wire_result {
 	struct dsec_wire_output outputs[2];
 	uint64_t memory_limit_bytes; /* DSEC_OOM: the sandbox's; its peak is memory_peak_bytes */
 	uint64_t flags;		     /* bits of enum dsec_result_flag */
-	uint32_t tainted, reserved0; /* bits 1 << enum dsec_anomaly: its sandbox's; 0: clean */
+	uint32_t tainted;	     /* bits 1 << enum dsec_anomaly: its sandbox's; 0: clean */
+	uint32_t processes_killed;   /* with it, by the engine; UINT32_MAX: nobody counted */
 	uint64_t phase;		     /* its version */
 };
 

@@ -1118,6 +1118,8 @@ class Result(ctypes.Structure):
     memory_limit_bytes: int
     flags: int
     phase: int
+    processes_killed: int
+    reserved: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("reason", ctypes.c_uint32),
@@ -1133,6 +1135,8 @@ class Result(ctypes.Structure):
         ("memory_limit_bytes", ctypes.c_uint64),
         ("flags", ctypes.c_uint64),
         ("phase", ctypes.c_uint64),
+        ("processes_killed", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 

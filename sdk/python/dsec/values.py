@@ -57,6 +57,7 @@ class Result:
     """How a program ended, whatever its exit code. status: why it did not start, where it did not.
 
     code: the exit code (126, 127: not started), or None; signal: the signal's number, or None.
+    processes_killed: by the engine, to end it; None: nobody counted.
     """
 
     reason: Reason
@@ -72,6 +73,7 @@ class Result:
     outputs: dict[int, Output] = field(repr=False)
     phase_version: int
     tainted: frozenset[str]
+    processes_killed: int | None
 
     def output(self, stream: int) -> Output:
         return self.outputs.get(stream, Output())
@@ -417,7 +419,8 @@ def result_of(event: _abi.Event) -> Result | None:
                   seconds(result.cpu_us, 10**6), seconds(result.wall_us, 10**6),
                   known(result.memory_peak_bytes), result.memory_limit_bytes or None,
                   bool(result.flags & _abi.DSEC_RESULT_UNPOLICED), status_of(event.status), outputs,
-                  result.phase, anomalies(result.tainted))
+                  result.phase, anomalies(result.tainted),
+                  None if result.processes_killed == 2**32 - 1 else result.processes_killed)
 
 
 def settings_of(created: _abi.Created) -> Settings:

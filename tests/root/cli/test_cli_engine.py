@@ -459,7 +459,7 @@ class EngineTest(EngineFixture):
         for words, program, said, out in (
             (("--timeout", "200ms"), "sleep", b"timeout after 0.2 s", b""),
             (("--idle-timeout", "700ms"), "slow", b"no output for 0.7 s", b"begun\n"),
-            (("--timeout", "800ms", "--kill-after", "9s"), "tidy", b"timeout after", b"tidied\n"),
+            (("--timeout", "800ms", "--kill-after", "9s"), "tidy", b": 0 processes killed", b"tidied\n"),
         ):
             ran = self.ask("exec", *words, sandbox, "--", PROGRAM, program)
             self.assertEqual((ran.returncode, ran.stdout), (124, out), words)
@@ -522,6 +522,8 @@ class EngineTest(EngineFixture):
         self.assertEqual(ran.returncode, 0, told)
         self.assertEqual(told["engine"]["sandboxes"], 3)
         self.assertEqual((told["machine"]["sandboxes"], told["machine"]["processes"]), (3, 3))
+        # Six of each one's own, and the network that all without one share.
+        self.assertEqual(told["machine"]["namespaces"], 3 * 6 + 1)
         self.remove_all()
         told = json.loads(self.check().stdout)
         self.assertEqual((told["machine"]["sandboxes"], told["clean"]), (0, True))

@@ -85,7 +85,7 @@ class LinesTest(EngineFixture):
         ran = self.ask("exec", sandbox, "-w", "/testbed", "--timeout", "700ms", "--idle-timeout", "20s",
                        "--", PROGRAM, "slow", "30")
         self.assertEqual((ran.returncode, ran.stdout), (124, b"begun\n"))
-        self.assertRegex(ran.stderr, rb"^dsec: timeout after \d\.\d s: killed, 6 bytes of output \(exec 1\)\n")
+        self.assertRegex(ran.stderr, rb"^dsec: timeout after \d\.\d s: 1 process killed, 6 bytes of output \(exec 1\)\n")
         # 5: JSON of a program that fails
         ran = self.ask("exec", sandbox, "--json", "--", PROGRAM, "exit", "127")
         told = json.loads(ran.stdout)
@@ -99,7 +99,12 @@ class LinesTest(EngineFixture):
         head, line = self.good("ps", "--label", "task=11099").splitlines()
         self.assertEqual(head.split()[:3], ["ID", "STATE", "PHASE"])
         self.assertRegex(line, rf"^{sandbox} +running +- +0/2 .* 14m +clean .*{IMAGE} +task=11099$")
+        self.assertRegex(head, r"^ID +STATE +PHASE +EXECS +CPU +MEM +AGE +IDLE +TTL +INTEGRITY ")
+        self.assertRegex(line, r" 0/2 +\d+\.\d% +(-|[\d.]+ [KM]?B) +\d")
         row = self.row("ps", "--label", "task=11099")
+        self.assertGreater(row["cpu_us"], 0)
+        stats = self.row("stats", sandbox)  # memory where it is counted, and nothing else where not
+        self.assertEqual(row["memory_bytes"] is None, stats["memory_bytes"] is None)
         self.assertEqual((row["id"], row["image"], row["state"]), (sandbox, IMAGE, "running"))
         # 8: files in and out
         (self.folder / "patch.diff").write_text("the patch")
@@ -145,7 +150,7 @@ class LinesTest(EngineFixture):
         self.assertEqual(self.good("rm", "--job", "7"), "3 removed\n")
         self.assertEqual(self.good("rm", "--job", "8"), "1 removed\n")
         checked = self.good("check", "--instance", self.instance)
-        self.assertIn("left:    processes 0, cgroups 0, mounts 0\n", checked)
+        self.assertIn("left:    processes 0, cgroups 0, mounts 0, namespaces 0\n", checked)
         self.create("--label", "job=7")
         self.assertEqual(self.row("rm", "--label", "job=7")["removed"], 1)
 

@@ -40,13 +40,15 @@ class BlockingTest(PythonTest):
         self.assertGreater(result.wall, 0)
 
     def test_how_a_program_ended_is_a_result(self):
-        for text, reason, code, number, options in (
-                ("exit 0", "exit", 0, None, {}), ("exit 127", "exit", 127, None, {}),
-                ("kill -9 $$", "signal", None, 9, {}),
-                ("echo kept; sleep 60", "timeout", None, 9, {"timeout": 0.5 * SLOWNESS}),
-                ("echo kept; sleep 60", "idle-timeout", None, 9, {"idle_timeout": 0.5 * SLOWNESS})):
+        three = "sleep 60 & setsid sleep 60 & echo kept; wait"
+        for text, reason, code, number, killed, options in (
+                ("exit 0", "exit", 0, None, 0, {}), ("exit 127", "exit", 127, None, 0, {}),
+                ("kill -9 $$", "signal", None, 9, 0, {}),
+                (three, "timeout", None, 9, 3, {"timeout": 0.5 * SLOWNESS}),
+                (three, "idle-timeout", None, 9, 3, {"idle_timeout": 0.5 * SLOWNESS})):
             result = self.sh(text, **options)
             self.assertEqual((result.reason, result.code, result.signal), (reason, code, number))
+            self.assertEqual(result.processes_killed, killed, text)
             self.assertEqual(result.stdout, b"kept\n" if "kept" in text else b"")
         absent = self.sandbox.exec(["no-such-program"])
         self.assertEqual((absent.reason, absent.code, absent.status.step, absent.status.blame),

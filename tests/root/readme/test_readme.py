@@ -23,7 +23,7 @@ EXPECTED = {
     "dsec ps --label": ["hello", "from outside", "README.md", "task=11099"],
     "dsec attach": ["running", "step 2", "step 3", "status 5", "step 1"],
     "dsec check": ["status 124", "status 127", "before", "5000000 True err", "still here",
-                   "left:    processes 0, cgroups 0, mounts 0"],
+                   "left:    processes 0, cgroups 0, mounts 0, namespaces 0"],
     "dsec call --register": ["42", "re\ntle\nole"],
     "dsec events": ["running", "ended"],
     "PYTHONPATH=": ["b'from Python'", "100 made, 0 refused, 100 ran"],
