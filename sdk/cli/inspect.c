@@ -62,6 +62,15 @@ static void bytes_show(const char *name, uint64_t now, uint64_t limit)
 	line_show(name, text);
 }
 
+static void inodes_show(uint64_t now, uint64_t limit)
+{
+	char used[VALUE_TEXT_BYTES], text[3 * VALUE_TEXT_BYTES];
+
+	(void)snprintf(used, sizeof(used), "%" PRIu64, now); /* fits, as below */
+	(void)snprintf(text, sizeof(text), "%s of %" PRIu64, now == UINT64_MAX ? "-" : used, limit);
+	line_show("inodes", text);
+}
+
 static void time_show(const char *name, uint64_t ms)
 {
 	char text[VALUE_TEXT_BYTES];
@@ -137,8 +146,7 @@ static void inspected_show(const struct dsec_inspected *seen)
 	(void)printf("%-12s %u of %u\n", "processes", seen->processes, seen->settings.pids_max);
 	bytes_show("memory", seen->memory_bytes, seen->settings.memory_bytes);
 	bytes_show("disk", seen->disk_bytes, seen->settings.disk_bytes);
-	(void)printf("%-12s %" PRIu64 " of %" PRIu64 "\n", "inodes",
-		     seen->inodes == UINT64_MAX ? 0 : seen->inodes, seen->settings.inodes);
+	inodes_show(seen->inodes, seen->settings.inodes);
 	limits_show(&seen->settings);
 	for (uint32_t at = 0; at < seen->label_count; at++) {
 		(void)printf("%-12s ", at ? "" : "labels");

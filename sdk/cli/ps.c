@@ -1,4 +1,7 @@
-/* `dsec ps`: which sandboxes there are. Called by main.c. */
+/*
+ * `dsec ps`: which sandboxes there are. Called by main.c. What each uses is asked first, all at
+ * once, so that rows are shown as they come; ids alone do without.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +11,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/execs.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/look.h"
 #include "sdk/cli/select.h"
 #include "sdk/cli/settings.h"
 #include "sdk/cli/table.h"
@@ -19,6 +23,8 @@ enum {
 	PS_STATE,
 	PS_PHASE,
 	PS_EXECS,
+	PS_CPU,
+	PS_MEMORY,
 	PS_AGE,
 	PS_IDLE,
 	PS_TTL,
@@ -31,15 +37,21 @@ enum {
 static const struct column columns[] = {
 	[PS_ID] = { "ID", 26 },		  [PS_STATE] = { "STATE", 11 },
 	[PS_PHASE] = { "PHASE", 8 },	  [PS_EXECS] = { "EXECS", 7 },
+	[PS_CPU] = { "CPU", 6 },	  [PS_MEMORY] = { "MEM", 8 },
 	[PS_AGE] = { "AGE", 6 },	  [PS_IDLE] = { "IDLE", 6 },
 	[PS_TTL] = { "TTL", 6 },	  [PS_INTEGRITY] = { "INTEGRITY", 9 },
 	[PS_NETWORK] = { "NETWORK", 16 }, [PS_IMAGE] = { "IMAGE", 20 },
 	[PS_LABELS] = { "LABELS", 0 },	  { NULL, 0 },
 };
 
-static void row_json(const void *state)
+struct listing {
+	const struct options *options;
+	struct look look;
+};
+
+static void row_json(const struct listing *listing, const struct dsec_row *row)
 {
-	const struct dsec_row *row = state;
+	const struct line *line = look_find(&listing->look, row->id);
 	auto_json json_t *object = json_object();
 
 	/* These fail on memory alone, and json_line() shows what there is. */
@@ -49,6 +61,9 @@ static void row_json(const void *state)
 	(void)json_object_set_new(object, "network", json_string(network_name(row->network)));
 	(void)json_object_set_new(object, "execs_running", json_integer(row->execs_running));
 	(void)json_object_set_new(object, "execs_total", json_amount(row->execs_total));
+	(void)json_object_set_new(object, "cpu_us", json_amount(line ? line->cpu_us : UINT64_MAX));
+	(void)json_object_set_new(object, "memory_bytes",
+				  json_amount(line ? line->memory_bytes : UINT64_MAX));
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
 	(void)json_object_set_new(object, "idle_ms", json_amount(row->idle_ms));
 	(void)json_object_set_new(object, "ttl_ms", json_amount(row->ttl_ms));
@@ -99,13 +114,13 @@ static void phase_cell(struct dsec_bytes phase)
 	table_cell(&columns[PS_PHASE], phase.bytes ? phase : none);
 }
 
-static void row_show(const void *state, bool id_alone)
+static void row_show(const struct listing *listing, const struct dsec_row *row)
 {
-	const struct dsec_row *row = state;
+	const struct line *line = look_find(&listing->look, row->id);
 	char text[2 * VALUE_TEXT_BYTES], integrity[INTEGRITY_TEXT_BYTES];
 
 	dsec_id_print(row->id, text);
-	if (id_alone) {
+	if (listing->options->quiet) {
 		(void)puts(text); /* told at the end, by main() */
 		return;
 	}
@@ -114,6 +129,8 @@ static void row_show(const void *state, bool id_alone)
 	phase_cell(row->phase);
 	(void)snprintf(text, sizeof(text), "%u/%" PRIu64, row->execs_running, row->execs_total);
 	table_text(&columns[PS_EXECS], text);
+	table_share(&columns[PS_CPU], line ? look_life_permille(line) : UINT64_MAX);
+	table_bytes(&columns[PS_MEMORY], line ? line->memory_bytes : UINT64_MAX);
 	time_cell(&columns[PS_AGE], row->age_ms);
 	time_cell(&columns[PS_IDLE], row->idle_ms);
 	time_cell(&columns[PS_TTL], row->ttl_ms);
@@ -126,10 +143,21 @@ static void row_show(const void *state, bool id_alone)
 	table_end();
 }
 
-static const struct session_rows telling = { row_json, row_show };
-
-static int list(struct session *session)
+static void row_tell(void *state, const struct dsec_event *event)
 {
+	const struct listing *listing = state;
+
+	if (event->kind != DSEC_EV_ROW || !event->body)
+		return;
+	if (listing->options->json)
+		row_json(listing, event->body);
+	else
+		row_show(listing, event->body);
+}
+
+static int list(struct session *session, struct listing *listing)
+{
+	static const struct look none;
 	const struct options *options = session->options;
 	struct dsec_list_opts opts = { .size = sizeof(opts) };
 	struct dsec_call call = session_call(session);
@@ -138,9 +166,12 @@ static int list(struct session *session)
 	if (!labels)
 		return session_fail_error(session, -ENOMEM, "request", strerror(ENOMEM));
 	opts.labels = labels;
+	if ((options->json || !options->quiet) && look_take(session, &none, &listing->look))
+		return EXIT_TROUBLE;
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
-	return session_tell_rows(session, dsec_list(session->d, &call, &opts), "ps", &telling) < 0 ?
+	return session_events(session, dsec_list(session->d, &call, &opts), "ps", row_tell,
+			      listing) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }
@@ -148,10 +179,14 @@ static int list(struct session *session)
 int verb_ps(const struct options *options)
 {
 	struct session session = { .options = options };
+	struct listing listing = { .options = options };
+	int status;
 
 	if (session_open(&session, false) < 0)
 		return session_end(&session, EXIT_TROUBLE);
 	if (options->execs)
 		return session_end(&session, execs_show(&session, options->execs));
-	return session_end(&session, list(&session));
+	status = list(&session, &listing);
+	look_done(&listing.look);
+	return session_end(&session, status);
 }

@@ -1,6 +1,7 @@
 /* Tables for people. Called by verbs that list. Nothing is remembered between cells. */
 #include "sdk/cli/table.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +43,15 @@ void table_bytes(const struct column *column, uint64_t bytes)
 
 	value_print_bytes(bytes, text);
 	table_text(column, text);
+}
+
+void table_share(const struct column *column, uint64_t permille)
+{
+	char text[VALUE_TEXT_BYTES];
+
+	(void)snprintf(text, sizeof(text), "%" PRIu64 ".%" PRIu64 "%%", permille / 10,
+		       permille % 10); /* fits */
+	table_text(column, permille == UINT64_MAX ? "-" : text);
 }
 
 void table_end(void)

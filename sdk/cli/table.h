@@ -16,4 +16,6 @@ void table_cell(const struct column *column, struct dsec_bytes bytes);
 void table_text(const struct column *column, const char *text);
 /* A size; UINT64_MAX: "-". */
 void table_bytes(const struct column *column, uint64_t bytes);
+/* Of a CPU, in thousandths: "0.3%"; UINT64_MAX: "-". */
+void table_share(const struct column *column, uint64_t permille);
 void table_end(void);

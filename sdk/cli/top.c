@@ -13,13 +13,14 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/look.h"
 #include "sdk/cli/select.h"
 #include "sdk/cli/settings.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
-enum { EVERY_MS = 1000, ROWS_UNKNOWN = 24, HEAD_ROWS = 3, IMAGE_BYTES = 64 };
+enum { EVERY_MS = 1000, ROWS_UNKNOWN = 24, HEAD_ROWS = 3 };
 enum { SORT_CPU = 1, SORT_MEMORY, SORT_EXECS, SORT_AGE }; /* as the option's words */
 enum {
 	TOP_ID,
@@ -46,157 +47,7 @@ static const struct column columns[] = {
 	{ NULL, 0 },
 };
 
-struct line {
-	struct dsec_id id;
-	uint32_t state, processes;
-	uint64_t age_ms, execs_running, execs_total;
-	uint64_t cpu_us, memory_bytes, memory_peak_bytes; /* UINT64_MAX: unknown */
-	uint64_t cpu_before_us;
-	char image[IMAGE_BYTES]; /* its beginning */
-	size_t image_bytes;
-};
-
-/* One look. Lines are in order of ids, until they are sorted. */
-struct look {
-	struct line *lines;
-	uint32_t count;
-	uint64_t at_us, took_us; /* since the look before; 0: there was none */
-	bool no_memory;
-};
-
-static uint64_t clock_us(void)
-{
-	struct timespec now;
-
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail */
-	return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
-
-/* ---- looking ---- */
-
-static void row_add(void *state, const struct dsec_event *event)
-{
-	const struct dsec_row *row = event->body;
-	struct look *look = state;
-	struct line *lines;
-
-	if (event->kind != DSEC_EV_ROW || !row)
-		return;
-	lines = realloc(look->lines, (look->count + 1ul) * sizeof(*lines));
-	if (!lines) {
-		look->no_memory = true;
-		return;
-	}
-	look->lines = lines;
-	lines[look->count] = (struct line){
-		.id = row->id,
-		.state = row->state,
-		.age_ms = row->age_ms,
-		.execs_running = row->execs_running,
-		.execs_total = row->execs_total,
-		.cpu_us = UINT64_MAX,
-		.memory_bytes = UINT64_MAX,
-		.memory_peak_bytes = UINT64_MAX,
-		.cpu_before_us = UINT64_MAX,
-		.image_bytes = row->image.bytes < IMAGE_BYTES ? row->image.bytes : IMAGE_BYTES,
-	};
-	if (row->image.bytes)
-		memcpy(lines[look->count].image, row->image.data, lines[look->count].image_bytes);
-	look->count++;
-}
-
-static int id_compare(const void *a, const void *b)
-{
-	const struct line *left = a, *right = b;
-
-	if (left->id.hi != right->id.hi)
-		return left->id.hi < right->id.hi ? -1 : 1;
-	return left->id.lo < right->id.lo ? -1 : left->id.lo > right->id.lo;
-}
-
-static struct line *line_find(const struct look *look, struct dsec_id id)
-{
-	const struct line wanted = { .id = id };
-
-	return look->count ?
-		       bsearch(&wanted, look->lines, look->count, sizeof(wanted), id_compare) :
-		       NULL;
-}
-
-static void usage_add(void *state, const struct dsec_event *event)
-{
-	const struct dsec_usage *usage = event->body;
-	struct line *line;
-
-	/* One that ends while it is looked at has a status and no figures. */
-	if (event->kind != DSEC_EV_ROW || !usage)
-		return;
-	line = line_find(state, usage->id);
-	if (!line)
-		return;
-	line->processes = usage->processes;
-	line->cpu_us = usage->cpu_us;
-	line->memory_bytes = usage->memory_bytes;
-	line->memory_peak_bytes = usage->memory_peak_bytes;
-}
-
-static int usage_read(struct session *session, struct look *look)
-{
-	struct dsec_call call = session_call(session);
-	auto_free struct dsec_id *ids = calloc(look->count + 1ul, sizeof(*ids));
-	struct dsec_select select = { .size = sizeof(select), .count = look->count, .ids = ids };
-
-	if (!ids || look->no_memory)
-		return session_fail_error(session, -ENOMEM, "top", strerror(ENOMEM));
-	for (uint32_t at = 0; at < look->count; at++)
-		ids[at] = look->lines[at].id;
-	if (!look->count)
-		return 0;
-	return session_events(session, dsec_stats(session->d, &call, &select), NULL, usage_add,
-			      look) < 0 ?
-		       EXIT_TROUBLE :
-		       0;
-}
-
-static int look_take(struct session *session, const struct look *before, struct look *ret)
-{
-	struct dsec_list_opts opts = { .size = sizeof(opts) };
-	struct dsec_call call = session_call(session);
-	auto_free struct dsec_label *labels = select_labels(session->options, &opts.label_count);
-	int r;
-
-	if (!labels)
-		return session_fail_error(session, -ENOMEM, "top", strerror(ENOMEM));
-	opts.labels = labels;
-	r = session_events(session, dsec_list(session->d, &call, &opts), "top", row_add, ret);
-	if (r < 0)
-		return EXIT_TROUBLE;
-	/* A sandbox that began while it was listed may stand out of order. */
-	if (ret->count)
-		qsort(ret->lines, ret->count, sizeof(*ret->lines), id_compare);
-	r = usage_read(session, ret);
-	ret->at_us = clock_us();
-	ret->took_us = before->at_us ? ret->at_us - before->at_us : 0;
-	for (uint32_t at = 0; at < ret->count; at++) {
-		const struct line *old = line_find(before, ret->lines[at].id);
-
-		if (old)
-			ret->lines[at].cpu_before_us = old->cpu_us;
-	}
-	return r;
-}
-
 /* ---- what a line says ---- */
-
-/* In thousandths of a CPU; UINT64_MAX: unknown. */
-static uint64_t cpu_permille(const struct look *look, const struct line *line)
-{
-	uint64_t before = line->cpu_before_us;
-
-	if (line->cpu_us == UINT64_MAX || before == UINT64_MAX || !look->took_us)
-		return UINT64_MAX;
-	return line->cpu_us > before ? (line->cpu_us - before) * 1000 / look->took_us : 0;
-}
 
 /* What is not known comes last. */
 static uint64_t weight(const struct line *line, uint64_t sort)
@@ -217,21 +68,19 @@ static int weight_compare(const void *a, const void *b, void *sort)
 	uint64_t left = weight(a, *(const uint64_t *)sort);
 	uint64_t right = weight(b, *(const uint64_t *)sort);
 
-	return left == right ? id_compare(a, b) : left > right ? -1 : 1;
+	return left == right ? look_compare(a, b) : left > right ? -1 : 1;
 }
 
 /* Whether stdout took it is told at the end, by main(); so here and below. */
 static void line_show(const struct look *look, const struct line *line)
 {
-	uint64_t permille = cpu_permille(look, line);
+	uint64_t permille = look_cpu_permille(look, line);
 	char text[2 * VALUE_TEXT_BYTES];
 
 	dsec_id_print(line->id, text);
 	table_text(&columns[TOP_ID], text);
 	table_text(&columns[TOP_STATE], state_name(line->state));
-	(void)snprintf(text, sizeof(text), "%" PRIu64 ".%" PRIu64 "%%", permille / 10,
-		       permille % 10); /* fits, as below */
-	table_text(&columns[TOP_CPU], permille == UINT64_MAX ? "-" : text);
+	table_share(&columns[TOP_CPU], permille);
 	table_bytes(&columns[TOP_MEMORY], line->memory_bytes);
 	table_bytes(&columns[TOP_PEAK], line->memory_peak_bytes);
 	(void)snprintf(text, sizeof(text), "%" PRIu64 "/%" PRIu64, line->execs_running,
@@ -247,7 +96,7 @@ static void line_show(const struct look *look, const struct line *line)
 
 static void line_json(const struct look *look, const struct line *line)
 {
-	uint64_t permille = cpu_permille(look, line);
+	uint64_t permille = look_cpu_permille(look, line);
 	auto_json json_t *object = json_object();
 
 	/* These fail on memory alone, and json_line() shows what there is. */
@@ -282,7 +131,7 @@ static void sum_show(const struct look *look)
 	uint64_t execs = 0, cpu = 0;
 
 	for (uint32_t at = 0; at < look->count; at++) {
-		uint64_t permille = cpu_permille(look, &look->lines[at]);
+		uint64_t permille = look_cpu_permille(look, &look->lines[at]);
 
 		execs += look->lines[at].execs_running;
 		cpu += permille == UINT64_MAX ? 0 : permille;
