@@ -5,7 +5,8 @@
  *
  * Must hold: nothing leaves by an interface but TCP and UDP, whole and without options, from the
  * sandbox's own address to where its policy says; metadata services never, port 53 only to the
- * resolver; what goes over the loopback is its own affair.
+ * resolver; what goes over the loopback is its own affair. What a cap stops was allowed before, and
+ * is counted as capped alone.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
@@ -13,12 +14,15 @@
 
 #include "bpf/policy.h"
 #include "bpf/policy_egress.h"
+#include "bpf/churn_rule.h"
 #include "bpf/metadata.bpf.h"
 #include "bpf/violation.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
-enum { HOOK_DENY = 0, HOOK_ALLOW = 1, ERROR_NOT_PERMITTED = 1 };
+/* LATE: dropped as by a full queue, so that TCP slows down and nobody is told EPERM. */
+enum { HOOK_DENY = 0, HOOK_ALLOW = 1, HOOK_LATE = 2, ERROR_NOT_PERMITTED = 1 };
+enum { SECOND_NS = 1000000000, TOP_BYTES_MIN = 65536 };
 enum { ETHERTYPE_4 = 0x0800, ETHERTYPE_6 = 0x86dd, LOOPBACK = 1, FRAGMENT = 0x1fff };
 enum { POLICY_BITS = 32, ADDRESS_BITS = 128, PORT_DNS = 53, PROTOCOL_MPTCP = 262 };
 
@@ -48,6 +52,23 @@ struct {
 	__type(key, struct policy_egress_flow_key);
 	__type(value, struct policy_flow);
 } egress_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, POLICY_SANDBOXES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct policy_cgroup);
+	__type(value, struct policy_egress_tops);
+} egress_tops SEC(".maps");
+
+/* For user space alone: a sandbox has a copy of its policy's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, POLICY_POLICIES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct policy_number);
+	__type(value, struct policy_egress_caps);
+} egress_caps SEC(".maps");
 
 /* Where something is to go; IPv4 mapped. */
 struct target {
@@ -140,6 +161,65 @@ static __always_inline struct verdict target_verdict(const struct policy_egress 
 	return found ? ports_verdict(found, to) : refused_by(POLICY_RULE_EGRESS);
 }
 
+/* ---- caps ---- */
+
+static __always_inline bool is_resolving(const struct verdict *verdict)
+{
+	return verdict->rule == POLICY_RULE_DNS;
+}
+
+/* One more connection; false: a cap says no. */
+static __always_inline bool connection_take(struct policy_egress *self)
+{
+	const struct policy_egress_caps *caps = &self->caps;
+	struct churn_rule rule = { .burst_ns = SECOND_NS };
+	__u64 before = __sync_fetch_and_add(&self->counts.connections, 1);
+
+	if (!caps->connections || before < caps->connections) {
+		if (!caps->connections_per_s)
+			return true;
+		rule.interval_ns = SECOND_NS / caps->connections_per_s;
+		if (churn_allow(&rule, &self->connections_full_ns, bpf_ktime_get_ns()))
+			return true;
+	}
+	__sync_fetch_and_add(&self->counts.connections, -1);
+	return false;
+}
+
+/*
+ * So many bytes of a packet, counted as sent where it says HOOK_ALLOW. A second's room may be
+ * overdrawn by one packet, or one larger than that would never leave.
+ */
+static __always_inline int bytes_take(struct policy_egress *self, __u32 bytes)
+{
+	const struct policy_egress_caps *caps = &self->caps;
+	__u64 before = __sync_fetch_and_add(&self->counts.sent_bytes, bytes);
+	struct churn_rule rule;
+	int verdict = HOOK_DENY;
+
+	if (!caps->bytes || before + bytes <= caps->bytes) {
+		if (!caps->bytes_per_s)
+			return HOOK_ALLOW;
+		rule.interval_ns = bytes * (__u64)SECOND_NS / caps->bytes_per_s;
+		rule.burst_ns = rule.interval_ns + SECOND_NS;
+		if (churn_allow(&rule, &self->bytes_full_ns, bpf_ktime_get_ns()))
+			return HOOK_ALLOW;
+		verdict = HOOK_LATE;
+	}
+	__sync_fetch_and_add(&self->counts.sent_bytes, -(__u64)bytes);
+	return verdict;
+}
+
+/* Calls get no further when all bytes of its life are gone, or a connection is one too many. */
+static __always_inline bool call_is_capped(struct policy_egress *self, const struct target *to,
+					   const struct verdict *verdict, __u16 hook)
+{
+	if (self->caps.bytes && self->counts.sent_bytes >= self->caps.bytes)
+		return true;
+	return hook == POLICY_HOOK_CONNECT && to->protocol == IPPROTO_TCP &&
+	       !is_resolving(verdict) && !connection_take(self);
+}
+
 /* ---- calls ---- */
 
 static __always_inline struct policy_egress *current_egress(struct policy_cgroup *ret_slot)
@@ -165,9 +245,14 @@ static __always_inline int call_verdict(struct bpf_sock_addr *call, struct targe
 	if (is_local(self, to))
 		return HOOK_ALLOW;
 	verdict = target_verdict(self, to);
-	if (verdict.passes)
+	if (!verdict.passes) {
+		__sync_fetch_and_add(&self->counts.refused, 1);
+	} else if (call_is_capped(self, to, &verdict, hook)) {
+		__sync_fetch_and_add(&self->counts.capped_calls, 1);
+		verdict = refused_by(POLICY_RULE_EGRESS_CAP);
+	} else {
 		return HOOK_ALLOW;
-	__sync_fetch_and_add(&self->counts.refused, 1);
+	}
 	refusal.cgroup_id = slot.cgroup_id;
 	refusal.rule = verdict.rule;
 	refusal.policy = self->policy;
@@ -271,27 +356,121 @@ static __always_inline bool packet_read(struct __sk_buff *packet, const struct p
 	return is_read && (ret->protocol == IPPROTO_TCP || ret->protocol == IPPROTO_UDP);
 }
 
-static __always_inline void flow_count(const struct policy_cgroup *slot, const struct target *to,
-				       __u32 rule, __u32 bytes)
-{
-	struct policy_egress_flow_key key = { .cgroup_id = slot->cgroup_id,
-					      .port = to->port,
-					      .protocol = (__u8)to->protocol };
-	struct policy_flow *flow;
-	__u64 now = bpf_ktime_get_boot_ns();
-	struct policy_flow first = {
-		.packets = 1, .bytes = bytes, .first_ns = now, .last_ns = now, .rule = rule
-	};
+/* Where a place stands or has to go. */
+struct top_search {
+	struct policy_egress_tops *tops;
+	const struct policy_egress_flow_key *key;
+	__u64 least_bytes;
+	__u32 at;
+	bool is_found; /* it stands there already, or nothing does */
+};
 
-	__builtin_memcpy(key.address, to->word, sizeof(key.address));
-	flow = bpf_map_lookup_elem(&egress_flows, &key);
+static long top_look(__u64 i, void *context)
+{
+	struct top_search *search = context;
+	const struct policy_egress_flow_key *key = search->key;
+	const struct policy_egress_top *top;
+	const __u64 *a, *b = (const __u64 *)key->address;
+
+	if (i >= POLICY_EGRESS_TOPS_MAX)
+		return 1;
+	top = &search->tops->tops[i];
+	a = (const __u64 *)top->address;
+	search->is_found = !top->bytes || (a[0] == b[0] && a[1] == b[1] && top->port == key->port &&
+					   top->protocol == key->protocol);
+	if (search->is_found || top->bytes < search->least_bytes) {
+		search->at = (__u32)i;
+		search->least_bytes = top->bytes;
+	}
+	return search->is_found;
+}
+
+/* Among the places where most went, if it is one. Rare: who finds it busy comes again. */
+static __always_inline void top_note(const struct policy_cgroup *slot,
+				     const struct policy_egress_flow_key *key, __u32 rule,
+				     __u64 bytes)
+{
+	struct top_search search = { .tops = bpf_map_lookup_elem(&egress_tops, slot),
+				     .key = key,
+				     .least_bytes = ~0ULL };
+	struct policy_egress_top *top;
+
+	if (!search.tops || __sync_val_compare_and_swap(&search.tops->is_busy, 0, 1))
+		return;
+	bpf_loop(POLICY_EGRESS_TOPS_MAX, top_look, &search, 0);
+	if (search.at < POLICY_EGRESS_TOPS_MAX) {
+		top = &search.tops->tops[search.at];
+		if (search.is_found || bytes > top->bytes) {
+			__builtin_memcpy(top->address, key->address, sizeof(top->address));
+			top->port = key->port;
+			top->protocol = key->protocol;
+			top->rule = rule;
+			if (bytes > top->bytes)
+				top->bytes = bytes;
+		}
+	}
+	__sync_val_compare_and_swap(&search.tops->is_busy, 1, 0);
+}
+
+/* Whether a number has got another bit in front. */
+static __always_inline bool has_doubled(__u64 before, __u64 after)
+{
+	return (before ^ after) > (before & after);
+}
+
+static __always_inline void flow_count(const struct policy_cgroup *slot, struct policy_flow *flow,
+				       const struct policy_egress_flow_key *key,
+				       const struct policy_flow *first)
+{
+	__u64 before;
+
 	if (!flow) {
-		(void)bpf_map_update_elem(&egress_flows, &key, &first, BPF_ANY);
+		(void)bpf_map_update_elem(&egress_flows, key, first, BPF_ANY);
+		top_note(slot, key, first->rule, first->bytes);
 		return;
 	}
 	__sync_fetch_and_add(&flow->packets, 1);
-	__sync_fetch_and_add(&flow->bytes, bytes);
-	flow->last_ns = now;
+	before = __sync_fetch_and_add(&flow->bytes, first->bytes);
+	flow->last_ns = first->last_ns;
+	if (before + first->bytes >= TOP_BYTES_MIN && has_doubled(before, before + first->bytes))
+		top_note(slot, key, flow->rule, before + first->bytes);
+}
+
+/* What a policy lets through, as far as its caps do. */
+static __always_inline int packet_pass(const struct policy_cgroup *slot, struct policy_egress *self,
+				       const struct target *to, __u32 bytes, __u32 rule)
+{
+	const struct verdict verdict = { .rule = rule, .passes = true };
+	const struct violation capped = { .cgroup_id = slot->cgroup_id,
+					  .rule = POLICY_RULE_EGRESS_CAP,
+					  .hook = POLICY_HOOK_SEND };
+	struct policy_egress_flow_key key = { .cgroup_id = slot->cgroup_id,
+					      .use = self->use,
+					      .port = to->port,
+					      .protocol = (__u8)to->protocol };
+	const __u64 now = bpf_ktime_get_boot_ns();
+	const struct policy_flow first = {
+		.packets = 1, .bytes = bytes, .first_ns = now, .last_ns = now, .rule = rule
+	};
+	struct policy_flow *flow;
+	int passes;
+
+	__builtin_memcpy(key.address, to->word, sizeof(key.address));
+	flow = bpf_map_lookup_elem(&egress_flows, &key);
+	passes = bytes_take(self, bytes);
+	if (passes == HOOK_ALLOW && !flow && to->protocol == IPPROTO_UDP &&
+	    !is_resolving(&verdict) && !connection_take(self)) {
+		__sync_fetch_and_add(&self->counts.sent_bytes, -(__u64)bytes);
+		passes = HOOK_LATE;
+	}
+	if (passes != HOOK_ALLOW) {
+		__sync_fetch_and_add(&self->counts.capped_packets, 1);
+		violation_count(&capped);
+		return passes;
+	}
+	__sync_fetch_and_add(&self->counts.sent_packets, 1);
+	flow_count(slot, flow, &key, &first);
+	return HOOK_ALLOW;
 }
 
 SEC("cgroup_skb/egress")
@@ -309,12 +488,8 @@ int dsec_way(struct __sk_buff *packet)
 		return HOOK_ALLOW;
 	if (packet_read(packet, self, &to)) {
 		verdict = target_verdict(self, &to);
-		if (verdict.passes) {
-			__sync_fetch_and_add(&self->counts.sent_packets, 1);
-			__sync_fetch_and_add(&self->counts.sent_bytes, packet->len);
-			flow_count(&slot, &to, verdict.rule, packet->len);
-			return HOOK_ALLOW;
-		}
+		if (verdict.passes)
+			return packet_pass(&slot, self, &to, packet->len, verdict.rule);
 	}
 	__sync_fetch_and_add(&self->counts.dropped, 1);
 	return HOOK_DENY;

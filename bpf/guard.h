@@ -169,18 +169,23 @@ struct guard_egress {
 };
 
 /*
- * From here on what the cgroup sends out goes where its policy lets it. Without an
- * entry the programs say nothing of a cgroup: set it before anything runs there that has a way out,
- * and clear it when the cgroup goes. -EINVAL; -E2BIG; -EOPNOTSUPP without GUARD_EGRESS.
+ * From here on what the cgroup sends out goes where its policy lets it, within the caps that
+ * guard_egress_load() took. Without an entry the programs say nothing of a cgroup: set it before
+ * anything runs there that has a way out, and clear it when the cgroup goes. Set again it goes on
+ * counting, but for what is sent at that very moment. -EINVAL; -E2BIG; -EOPNOTSUPP without
+ * GUARD_EGRESS.
  */
 int guard_egress_set(struct guard *guard, uint64_t cgroup_id, const struct guard_egress *what);
 /* Fine where it is not there. */
 int guard_egress_clear(struct guard *guard, uint64_t cgroup_id);
 
+/* These only grow while it has a way out, whatever policy it gets meanwhile. */
 struct guard_egress_counts {
 	uint64_t sent_packets, sent_bytes;
-	uint64_t refused; /* calls */
-	uint64_t dropped; /* packets that no call was refused for */
+	uint64_t connections; /* begun: TCP's, and places that UDP was sent to anew */
+	uint64_t refused;     /* calls */
+	uint64_t dropped;     /* packets that no call was refused for */
+	uint64_t capped;      /* calls and packets that the policy allows, and its caps did not */
 };
 
 /* To one place. */
@@ -188,16 +193,22 @@ struct guard_egress_flow {
 	uint8_t address[16]; /* IPv4 as ::ffff:a.b.c.d */
 	uint16_t port;
 	uint8_t protocol;
-	uint32_t rule; /* that let it pass */
-	uint64_t packets, bytes;
+	uint32_t rule;	  /* that let it pass */
+	uint64_t packets; /* 0: they were counted with too many others since */
+	uint64_t bytes;
 };
+
+enum { GUARD_EGRESS_FLOWS_MAX = 32 };
 
 /* -ENOENT: it has no way out. */
 int guard_egress_counts(const struct guard *guard, uint64_t cgroup_id,
 			struct guard_egress_counts *ret);
-/* The latest flows of it, at most `max`, in no order: how many, or -errno. */
-int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id, struct guard_egress_flow *ret,
-		       uint32_t max);
+/*
+ * Where most of its bytes went, the most first: how many, or -errno. Each of its first
+ * GUARD_EGRESS_FLOWS_MAX is there; of more, none is left out that has twice the bytes of one.
+ */
+int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id,
+		       struct guard_egress_flow ret[static GUARD_EGRESS_FLOWS_MAX]);
 
 /*
  * One death, told once. The zombie may not be there yet: wait for the pid. `code` is what its wait

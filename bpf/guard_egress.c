@@ -8,7 +8,9 @@
 #include "bpf/guard_egress.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -30,6 +32,10 @@ static int egress_pin(const struct guard_pins *pins, const struct egress_bpf *eg
 		r = guard_pins_add(pins, bpf_map__fd(egress->maps.destinations), "destinations");
 	if (r == 0)
 		r = guard_pins_add(pins, bpf_map__fd(egress->maps.egress_flows), "egress_flows");
+	if (r == 0)
+		r = guard_pins_add(pins, bpf_map__fd(egress->maps.egress_tops), "egress_tops");
+	if (r == 0)
+		r = guard_pins_add(pins, bpf_map__fd(egress->maps.egress_caps), "egress_caps");
 	return r;
 }
 
@@ -93,6 +99,30 @@ static int destinations_put(const struct egress_bpf *egress, const struct guard_
 	return failed;
 }
 
+static int caps_put(const struct egress_bpf *egress, const struct guard_policy *policy)
+{
+	const struct guard_caps *caps = &policy->caps;
+	const struct policy_number key = { .policy = policy->number };
+	const struct policy_egress_caps value = {
+		.connections = caps->connections,
+		.bytes = caps->bytes,
+		.connections_per_s = caps->connections_per_s,
+		.bytes_per_s = caps->bytes_per_s,
+	};
+
+	if (!(value.connections | value.bytes | value.connections_per_s | value.bytes_per_s))
+		return 0;
+	return bpf_map_update_elem(bpf_map__fd(egress->maps.egress_caps), &key, &value, BPF_ANY);
+}
+
+static int caps_drop(const struct egress_bpf *egress, const struct guard_policy *policy)
+{
+	const struct policy_number key = { .policy = policy->number };
+	int r = bpf_map_delete_elem(bpf_map__fd(egress->maps.egress_caps), &key);
+
+	return r == -ENOENT ? 0 : r;
+}
+
 int guard_egress_load(struct guard *guard, const struct guard_policy *policy)
 {
 	const struct egress_bpf *egress = guard_egress_of(guard);
@@ -102,44 +132,87 @@ int guard_egress_load(struct guard *guard, const struct guard_policy *policy)
 		return -EOPNOTSUPP;
 	if (!policy->number)
 		return -EINVAL;
-	r = destinations_put(egress, policy, false);
-	if (r < 0)
+	r = caps_put(egress, policy);
+	if (r == 0)
+		r = destinations_put(egress, policy, false);
+	if (r < 0) {
 		(void)destinations_put(egress, policy, true); /* the first error is what counts */
+		(void)caps_drop(egress, policy);
+	}
 	return r == -ENOSPC ? -E2BIG : r;
 }
 
 int guard_egress_drop(struct guard *guard, const struct guard_policy *policy)
 {
 	const struct egress_bpf *egress = guard_egress_of(guard);
+	int r, failed;
 
-	return egress ? destinations_put(egress, policy, true) : -EOPNOTSUPP;
+	if (!egress)
+		return -EOPNOTSUPP;
+	r = destinations_put(egress, policy, true);
+	failed = caps_drop(egress, policy);
+	return r < 0 ? r : failed;
 }
 
 /* ---- sandboxes ---- */
+
+/* One slot has a sandbox after the other, and each for longer than that. */
+static uint32_t use_now(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_BOOTTIME, &now); /* cannot fail */
+	return (uint32_t)((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000);
+}
+
+static int tops_new(const struct egress_bpf *egress, const struct policy_cgroup *slot)
+{
+	static const struct policy_egress_tops none;
+
+	return bpf_map_update_elem(bpf_map__fd(egress->maps.egress_tops), slot, &none, BPF_ANY);
+}
 
 int guard_egress_set(struct guard *guard, uint64_t cgroup_id, const struct guard_egress *what)
 {
 	const struct egress_bpf *egress = guard_egress_of(guard);
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	struct policy_egress entry = { .policy = what->policy,
-				       .address4 = what->address4,
-				       .resolver4 = what->resolver4,
-				       .resolver_port = what->resolver_port };
+	const struct policy_number number = { .policy = what->policy };
+	struct policy_egress entry;
+	int fd, r = 0;
 
 	if (!egress)
 		return -EOPNOTSUPP;
 	if (!what->policy)
 		return -EINVAL;
+	fd = bpf_map__fd(egress->maps.egress);
+	if (bpf_map_lookup_elem(fd, &slot, &entry) < 0) {
+		entry = (struct policy_egress){ .use = use_now() };
+		r = tops_new(egress, &slot);
+	}
+	if (r < 0)
+		return r;
+	entry.policy = what->policy;
+	entry.address4 = what->address4;
+	entry.resolver4 = what->resolver4;
+	entry.resolver_port = what->resolver_port;
 	memcpy(entry.address6, what->address6, sizeof(entry.address6));
-	return bpf_map_update_elem(bpf_map__fd(egress->maps.egress), &slot, &entry, BPF_ANY);
+	if (bpf_map_lookup_elem(bpf_map__fd(egress->maps.egress_caps), &number, &entry.caps) < 0)
+		entry.caps = (struct policy_egress_caps){ 0 };
+	return bpf_map_update_elem(fd, &slot, &entry, BPF_ANY);
 }
 
 int guard_egress_clear(struct guard *guard, uint64_t cgroup_id)
 {
 	const struct egress_bpf *egress = guard_egress_of(guard);
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	int r = egress ? bpf_map_delete_elem(bpf_map__fd(egress->maps.egress), &slot) : 0;
+	int r, failed;
 
+	if (!egress)
+		return 0;
+	r = bpf_map_delete_elem(bpf_map__fd(egress->maps.egress), &slot);
+	failed = bpf_map_delete_elem(bpf_map__fd(egress->maps.egress_tops), &slot);
+	if (r == 0 || r == -ENOENT)
+		r = failed;
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -157,36 +230,61 @@ int guard_egress_counts(const struct guard *guard, uint64_t cgroup_id,
 	*ret = (struct guard_egress_counts){
 		.sent_packets = entry.counts.sent_packets,
 		.sent_bytes = entry.counts.sent_bytes,
+		.connections = entry.counts.connections,
 		.refused = entry.counts.refused,
 		.dropped = entry.counts.dropped,
+		.capped = entry.counts.capped_calls + entry.counts.capped_packets,
 	};
 	return 0;
 }
 
-/* Each once, as far as nobody takes it away meanwhile: the map makes room for new ones. */
-int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id, struct guard_egress_flow *ret,
-		       uint32_t max)
+static int flow_compare(const void *a, const void *b)
+{
+	const struct guard_egress_flow *x = a, *y = b;
+
+	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+}
+
+/* What is forgotten of a flow since, for others came, began again from nothing. */
+static struct guard_egress_flow flow_read(int flows_fd, const struct policy_egress_top *top,
+					  uint64_t cgroup_id, uint32_t use)
+{
+	struct policy_egress_flow_key key = {
+		.cgroup_id = cgroup_id, .use = use, .port = top->port, .protocol = top->protocol
+	};
+	struct guard_egress_flow flow = {
+		.port = top->port, .protocol = top->protocol, .rule = top->rule, .bytes = top->bytes
+	};
+	struct policy_flow now;
+
+	memcpy(key.address, top->address, sizeof(key.address));
+	memcpy(flow.address, top->address, sizeof(flow.address));
+	if (bpf_map_lookup_elem(flows_fd, &key, &now) == 0 && now.bytes >= top->bytes) {
+		flow.packets = now.packets;
+		flow.bytes = now.bytes;
+	}
+	return flow;
+}
+
+int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id,
+		       struct guard_egress_flow ret[static GUARD_EGRESS_FLOWS_MAX])
 {
 	const struct egress_bpf *egress = guard_egress_of(guard);
-	const int fd = egress ? bpf_map__fd(egress->maps.egress_flows) : -1;
-	struct policy_egress_flow_key key, *previous = NULL;
-	struct policy_flow flow;
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+	struct policy_egress_tops tops;
+	struct policy_egress entry;
 	uint32_t count = 0;
 
+	_Static_assert((int)GUARD_EGRESS_FLOWS_MAX == (int)POLICY_EGRESS_TOPS_MAX, "all");
 	if (!egress)
 		return -EOPNOTSUPP;
-	for (uint32_t seen = 0; count < max && seen < POLICY_EGRESS_FLOWS_MAX; seen++) {
-		if (bpf_map_get_next_key(fd, previous, &key) < 0)
-			break;
-		previous = &key;
-		if (key.cgroup_id != cgroup_id || bpf_map_lookup_elem(fd, &key, &flow) < 0)
-			continue;
-		ret[count] = (struct guard_egress_flow){ .port = key.port,
-							 .protocol = key.protocol,
-							 .rule = flow.rule,
-							 .packets = flow.packets,
-							 .bytes = flow.bytes };
-		memcpy(ret[count++].address, key.address, sizeof(key.address));
-	}
+	if (bpf_map_lookup_elem(bpf_map__fd(egress->maps.egress), &slot, &entry) < 0 ||
+	    bpf_map_lookup_elem(bpf_map__fd(egress->maps.egress_tops), &slot, &tops) < 0)
+		return 0;
+	for (uint32_t i = 0; i < POLICY_EGRESS_TOPS_MAX; i++)
+		if (tops.tops[i].bytes)
+			ret[count++] = flow_read(bpf_map__fd(egress->maps.egress_flows),
+						 &tops.tops[i], cgroup_id, entry.use);
+	qsort(ret, count, sizeof(ret[0]), flow_compare);
 	return (int)count;
 }

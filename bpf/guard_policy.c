@@ -149,6 +149,7 @@ static int rule_put(struct work *work, const struct guard_rule *rule, uint32_t n
 		return 0;
 	case GUARD_RULE_DESTINATION:
 	case GUARD_RULE_NAME:
+	case GUARD_RULE_CAP:
 		return 0; /* guard_egress.c's; shown with the others */
 	}
 	return -EINVAL;
@@ -278,6 +279,7 @@ uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *r
 	case GUARD_RULE_PROCESS:
 		return guard_capabilities(guard) & GUARD_LSM ? GUARD_LEVEL_BPF_LSM : 0;
 	case GUARD_RULE_DESTINATION:
+	case GUARD_RULE_CAP:
 		return guard_capabilities(guard) & GUARD_EGRESS ? GUARD_LEVEL_CGROUP_BPF : 0;
 	case GUARD_RULE_NAME:
 		return 0; /* nothing asks for names yet */

@@ -23,6 +23,14 @@ enum guard_rule_kind {
 	/* text: "192.0.2.0/24 tcp/443"; bits: enum guard_destination_bits */
 	GUARD_RULE_DESTINATION,
 	GUARD_RULE_NAME, /* text: "api.example tcp/443"; bits: GUARD_DESTINATION_ALLOW */
+	GUARD_RULE_CAP,	 /* value: enum guard_cap; what it comes to is in guard_policy.caps */
+};
+
+enum guard_cap {
+	GUARD_CAP_CONNECTIONS = 1,
+	GUARD_CAP_BYTES,
+	GUARD_CAP_CONNECTIONS_PER_S,
+	GUARD_CAP_BYTES_PER_S,
 };
 
 enum guard_file_bits {
@@ -103,6 +111,12 @@ struct guard_name {
 	struct guard_destination to; /* ports and rules; no address */
 };
 
+/* How much a sandbox may send to all destinations. 0: as much as it likes. */
+struct guard_caps {
+	uint64_t connections, bytes; /* in its life */
+	uint64_t connections_per_s, bytes_per_s;
+};
+
 struct guard_policy {
 	uint32_t number; /* from 1; never used again while the engine lives */
 	uint32_t rule_count;
@@ -113,4 +127,5 @@ struct guard_policy {
 	const struct guard_destination *destinations;
 	uint32_t name_count;
 	const struct guard_name *names;
+	struct guard_caps caps;
 };

@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 6,    /* grows with every change of a struct below */
+	POLICY_VERSION = 7,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -326,6 +326,7 @@ enum policy_own_rule {
 	POLICY_RULE_NEIGHBOUR,			    /* no other sandbox, and no host, by network */
 	POLICY_RULE_EGRESS,			    /* nothing of the policy allows it */
 	POLICY_RULE_DNS,			    /* names are asked of the resolver alone */
+	POLICY_RULE_EGRESS_CAP,			    /* no more than the policy's caps */
 	POLICY_RULES_END,
 };
 

@@ -10,13 +10,25 @@
 #include <linux/types.h>
 #endif
 
-enum { POLICY_EGRESS_FLOWS_MAX = 65536 /* the latest ones of all sandboxes */ };
+enum {
+	POLICY_EGRESS_FLOWS_MAX = 65536, /* the latest ones of all sandboxes */
+	POLICY_EGRESS_TOPS_MAX = 32,	 /* of a sandbox */
+};
 
 /* These only grow while the sandbox is there. */
 struct policy_egress_counts {
 	__u64 sent_packets, sent_bytes;
-	__u64 refused; /* calls: connect, send */
-	__u64 dropped; /* packets that no call was refused for */
+	__u64 connections;    /* begun: TCP's, and places that UDP was sent to anew */
+	__u64 refused;	      /* calls: connect, send */
+	__u64 dropped;	      /* packets that no call was refused for */
+	__u64 capped_calls;   /* that the policy allows, and a cap did not */
+	__u64 capped_packets; /* likewise */
+};
+
+/* egress_caps: policy_number -> policy_egress_caps. 0: no cap. Read as a sandbox is told. */
+struct policy_egress_caps {
+	__u64 connections, bytes; /* of a sandbox, in its life */
+	__u64 connections_per_s, bytes_per_s;
 };
 
 /* egress: policy_cgroup of a slot -> policy_egress. Absent: the programs say nothing of it. */
@@ -27,18 +39,45 @@ struct policy_egress {
 	__u32 resolver4;   /* where names are asked, whatever the program says; 0: nowhere */
 	__u16 resolver_port;
 	__u16 reserved;
+	__u32 use; /* which of the slot's sandboxes it is: its flows are no other's */
+	__u32 reserved2;
+	struct policy_egress_caps caps;
+	__u64 connections_full_ns, bytes_full_ns; /* when those a second have all their room */
 	struct policy_egress_counts counts;
 };
 
 /* egress_flows: policy_egress_flow_key -> policy_flow. */
 struct policy_egress_flow_key {
 	__u64 cgroup_id; /* of the slot */
+	__u32 use;	 /* as in policy_egress */
 	__u16 port;	 /* as people write it */
 	__u8 protocol;
-	__u8 reserved[5];
+	__u8 reserved;
 	__u8 address[16]; /* IPv4 as ::ffff:a.b.c.d */
 };
 
-_Static_assert(sizeof(struct policy_egress_counts) == 32, "no padding");
-_Static_assert(sizeof(struct policy_egress) == 64, "no padding");
+/*
+ * egress_tops: policy_cgroup of a slot -> policy_egress_tops, where most of its bytes went: a place
+ * gets in with its first packet, and by having more than the least of them when its bytes double.
+ */
+struct policy_egress_top {
+	__u8 address[16];
+	__u16 port;
+	__u8 protocol;
+	__u8 reserved;
+	__u32 rule;  /* that let it pass */
+	__u64 bytes; /* when it was looked at last, at least; 0: nothing is here */
+};
+
+struct policy_egress_tops {
+	__u32 is_busy; /* somebody writes here: others come again */
+	__u32 reserved;
+	struct policy_egress_top tops[POLICY_EGRESS_TOPS_MAX];
+};
+
+_Static_assert(sizeof(struct policy_egress_counts) == 56, "no padding");
+_Static_assert(sizeof(struct policy_egress_caps) == 32, "no padding");
+_Static_assert(sizeof(struct policy_egress) == 144, "no padding");
+_Static_assert(sizeof(struct policy_egress_top) == 32, "no padding");
+_Static_assert(sizeof(struct policy_egress_tops) == 8 + 32 * 32, "no padding");
 _Static_assert(sizeof(struct policy_egress_flow_key) == 32, "no padding");

@@ -132,6 +132,17 @@ static __always_inline void violation_process(struct policy_violation *record,
 	(void)bpf_probe_read_kernel_str(record->leaf, sizeof(record->leaf), name);
 }
 
+/* Counted and not told: what no process can be named for. */
+static __always_inline void violation_count(const struct violation *v)
+{
+	struct policy_tally *tally = violation_tally(v);
+
+	if (!tally)
+		return;
+	__sync_fetch_and_add(&tally->count, 1);
+	tally->last_ns = bpf_ktime_get_ns();
+}
+
 /* Counted; a record of it, to be ended, where it is told. */
 static __always_inline struct policy_violation *violation_begin(const struct violation *v)
 {

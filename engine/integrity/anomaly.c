@@ -45,8 +45,8 @@ static enum dsec_anomaly rule_of(const struct policy_violation *v)
 	case POLICY_HOOK_IOCTL:
 		return DSEC_ANOMALY_DANGEROUS_IOCTL;
 	case POLICY_HOOK_CONNECT:
-	case POLICY_HOOK_SEND:
-		return DSEC_ANOMALY_PORT_SCAN;
+	case POLICY_HOOK_SEND: /* what is too much for a cap went where it may */
+		return v->rule == POLICY_RULE_EGRESS_CAP ? DSEC_ANOMALIES : DSEC_ANOMALY_PORT_SCAN;
 	case POLICY_HOOK_PTRACE:
 		return DSEC_ANOMALY_OUTSIDE_PTRACE;
 	case POLICY_HOOK_SIGNAL:

@@ -71,6 +71,7 @@ static bool is_same_subject(const struct policy_entry *a, const struct policy_en
 	case FIELD_IS_WORD:
 	case FIELD_IS_COUNT:
 	case FIELD_IS_SECONDS:
+	case FIELD_IS_BYTES:
 		return true;
 	case FIELD_IS_PHASES:
 		return !strcmp(a->key, b->key);
@@ -159,7 +160,7 @@ static int rule_add(const struct compiling *compiling, const struct policy_entry
 	*added = *rule;
 	added->is_audit = enforce == ENFORCE_AUDIT;
 	added->is_required = enforce == ENFORCE_REQUIRED;
-	if (rule->kind == GUARD_RULE_DESTINATION || rule->kind == GUARD_RULE_NAME) {
+	if (rule->kind >= GUARD_RULE_DESTINATION) {
 		/* A way out that nobody watches is none. */
 		added->is_audit = false;
 		added->is_required = true;
@@ -194,7 +195,7 @@ static bool has_ioctl(const struct policy *policy, uint32_t number)
 
 static int ioctls_add(const struct compiling *compiling, const struct policy_entry *entry)
 {
-	struct guard_rule rule = { .kind = GUARD_RULE_IOCTL, .value = entry->value };
+	struct guard_rule rule = { .kind = GUARD_RULE_IOCTL, .value = (uint32_t)entry->value };
 	const uint16_t *group;
 	int r = 0;
 
@@ -202,7 +203,7 @@ static int ioctls_add(const struct compiling *compiling, const struct policy_ent
 		return has_ioctl(compiling->policy, rule.value) ?
 			       0 :
 			       rule_add(compiling, entry, entry->text, &rule);
-	group = policy_ioctl_group(entry->value);
+	group = policy_ioctl_group((uint32_t)entry->value);
 	for (size_t i = 0; group[i] && r == 0; i++) {
 		rule.value = group[i];
 		if (!has_ioctl(compiling->policy, rule.value)) /* groups overlap */
@@ -323,6 +324,47 @@ static int destinations_fold(const struct compiling *compiling)
 	return 0;
 }
 
+static int cap_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	struct guard_caps *caps = &compiling->policy->guard.caps;
+	const struct guard_rule rule = { .kind = GUARD_RULE_CAP,
+					 .value = policy_field(entry->field)->rule };
+
+	switch ((enum guard_cap)rule.value) {
+	case GUARD_CAP_CONNECTIONS:
+		caps->connections = entry->value;
+		break;
+	case GUARD_CAP_BYTES:
+		caps->bytes = entry->value;
+		break;
+	case GUARD_CAP_CONNECTIONS_PER_S:
+		caps->connections_per_s = entry->value;
+		break;
+	case GUARD_CAP_BYTES_PER_S:
+		caps->bytes_per_s = entry->value;
+		break;
+	}
+	return rule_add(compiling, entry, entry->text, &rule);
+}
+
+/* What limits nothing is a mistake of somebody who thinks that it does. */
+static int caps_check(const struct compiling *compiling)
+{
+	const struct policy *policy = compiling->policy;
+
+	for (uint32_t i = 0; !policy->guard.has_egress && i < policy->entry_count; i++) {
+		const struct policy_entry *entry = &policy->entries[i];
+		const struct yaml_node at = { .line = entry->line, .column = entry->column };
+
+		if (entry->field >= FIELD_CAP_CONNECTIONS && entry->field <= FIELD_CAP_BYTES_PER_S)
+			return yaml_mistake(compiling->mistake, &at,
+					    "%s: there is no way out that it could limit: "
+					    "network.egress.allow",
+					    policy_field(entry->field)->path);
+	}
+	return 0;
+}
+
 static int phase_add(const struct compiling *compiling, const struct policy_entry *entry)
 {
 	struct policy *policy = compiling->policy;
@@ -353,13 +395,13 @@ static void anomaly_tune(struct policy *policy, const struct policy_entry *entry
 
 	switch (at % ANOMALY_FIELDS) {
 	case ANOMALY_LIMIT:
-		rule->limit = entry->value;
+		rule->limit = (uint32_t)entry->value;
 		break;
 	case ANOMALY_WINDOW:
-		rule->window_s = entry->value;
+		rule->window_s = (uint32_t)entry->value;
 		break;
 	default:
-		rule->severity = entry->value;
+		rule->severity = (enum anomaly_severity)entry->value;
 	}
 }
 
@@ -382,7 +424,13 @@ static int entry_compile(const struct compiling *compiling, const struct policy_
 		return destination_add(compiling, entry);
 	case FIELD_IS_PHASES:
 		return phase_add(compiling, entry);
+	case FIELD_IS_BYTES:
+		return cap_add(compiling, entry);
 	case FIELD_IS_COUNT:
+		if (policy_field(entry->field)->rule)
+			return cap_add(compiling, entry);
+		anomaly_tune(compiling->policy, entry);
+		return 0;
 	case FIELD_IS_SECONDS:
 		anomaly_tune(compiling->policy, entry);
 		return 0;
@@ -390,7 +438,7 @@ static int entry_compile(const struct compiling *compiling, const struct policy_
 		if (entry->field >= FIELD_ANOMALIES && entry->field < FIELD_ANOMALIES_END)
 			anomaly_tune(compiling->policy, entry);
 		if (entry->field == FIELD_NETWORK_MODE)
-			compiling->policy->network = entry->value;
+			compiling->policy->network = (enum policy_network)entry->value;
 		return policy_field(entry->field)->rule ? process_add(compiling, entry) : 0;
 	}
 }
@@ -401,12 +449,14 @@ static int entries_compile(struct policy *policy, struct policy_mistake *mistake
 	int r = 0;
 
 	for (uint32_t i = 0; i < policy->entry_count; i++)
-		compiling.enforce[policy->entries[i].field] = policy->entries[i].value;
+		compiling.enforce[policy->entries[i].field] = (uint32_t)policy->entries[i].value;
 	for (uint32_t i = 0; i < policy->entry_count && r == 0; i++)
 		r = entry_compile(&compiling, &policy->entries[i]);
 	if (r == 0)
 		r = destinations_fold(&compiling);
 	policy->guard.has_egress = policy->guard.destination_count || policy->guard.name_count;
+	if (r == 0)
+		r = caps_check(&compiling);
 	return r;
 }
 

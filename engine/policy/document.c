@@ -222,6 +222,45 @@ static int number_read(const struct reading *reading, enum policy_field_id id,
 	return r;
 }
 
+/* Bytes, in KiB, MiB, GiB or TiB if it says so. */
+static bool bytes_parse(const char *text, uint64_t *ret)
+{
+	static const char *const units[] = { "", "KiB", "MiB", "GiB", "TiB" };
+	const size_t digits = strspn(text, "0123456789");
+
+	if (!digits || digits > 16)
+		return false;
+	for (unsigned i = 0; i < sizeof units / sizeof units[0]; i++) {
+		if (strcmp(text + digits, units[i]) != 0)
+			continue;
+		*ret = strtoull(text, NULL, 10);
+		if (*ret > FIELD_BYTES_MAX >> 10 * i)
+			return false;
+		*ret <<= 10 * i;
+		return *ret != 0;
+	}
+	return false;
+}
+
+static int bytes_read(const struct reading *reading, enum policy_field_id id,
+		      const struct yaml_node *at)
+{
+	const char *field = policy_field(id)->path;
+	struct policy_entry *entry;
+	uint64_t value = 0;
+	int r = text_check(reading, at, field, "a number of bytes");
+
+	if (r < 0)
+		return r;
+	if (!bytes_parse(at->text, &value))
+		return yaml_mistake(reading->mistake, at,
+				    "%s: expected bytes from 1 to 1024TiB, as 4096 or 64MiB",
+				    field);
+	r = entry_add(reading, id, at, &entry);
+	entry->value = value;
+	return r;
+}
+
 static int name_read(const struct reading *reading, enum policy_field_id id,
 		     const struct yaml_node *at)
 {
@@ -293,6 +332,8 @@ static int value_read(const struct reading *reading, enum policy_field_id id,
 		return word_read(reading, id, at);
 	if (field->kind == FIELD_IS_COUNT || field->kind == FIELD_IS_SECONDS)
 		return number_read(reading, id, at);
+	if (field->kind == FIELD_IS_BYTES)
+		return bytes_read(reading, id, at);
 	if (at->kind != YAML_LIST)
 		return yaml_mistake(reading->mistake, at, "%s: expected a list", field->path);
 	for (const struct yaml_node *item = at->first; item && r == 0; item = item->next)

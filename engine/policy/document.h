@@ -13,7 +13,7 @@ enum { POLICY_DOCUMENT_BYTES_MAX = 64 << 10 };
 
 struct policy_entry {
 	enum policy_field_id field;
-	uint32_t value;	  /* of a word; of an ioctl its group or number, see is_number */
+	uint64_t value;	  /* of a word; of an ioctl its group or number, see is_number */
 	const char *text; /* as it was written */
 	const char *key;  /* phases: the name of the phase; else NULL */
 	bool is_number;

@@ -88,6 +88,10 @@ const uint16_t *policy_ioctl_group(uint32_t group)
 	{                                                                                          \
 		path, FIELD_IS_WORD, WORDS(words), rule                                            \
 	}
+#define CAP(name, kind, cap)                                                                       \
+	{                                                                                          \
+		"network.egress.caps." name, kind, { NULL, 0 }, cap                                \
+	}
 #define ANOMALY(rule, name)                                                                        \
 	[FIELD_ANOMALIES + ANOMALY_FIELDS * (rule) +                                               \
 		ANOMALY_LIMIT] = LIST("anomalies." name ".limit", FIELD_IS_COUNT),                 \
@@ -124,6 +128,11 @@ static const struct policy_field fields[] = {
 	[FIELD_NETWORK_MODE] = WORD("network.mode", network_words, 0),
 	[FIELD_EGRESS_ALLOW] = LIST("network.egress.allow", FIELD_IS_DESTINATIONS),
 	[FIELD_EGRESS_DENY] = LIST("network.egress.deny", FIELD_IS_DESTINATIONS),
+	[FIELD_CAP_CONNECTIONS] = CAP("connections", FIELD_IS_COUNT, GUARD_CAP_CONNECTIONS),
+	[FIELD_CAP_BYTES] = CAP("bytes", FIELD_IS_BYTES, GUARD_CAP_BYTES),
+	[FIELD_CAP_CONNECTIONS_PER_S] =
+		CAP("connections_per_s", FIELD_IS_COUNT, GUARD_CAP_CONNECTIONS_PER_S),
+	[FIELD_CAP_BYTES_PER_S] = CAP("bytes_per_s", FIELD_IS_BYTES, GUARD_CAP_BYTES_PER_S),
 	[FIELD_PHASES] = LIST("phases", FIELD_IS_PHASES),
 	ANOMALY(DSEC_ANOMALY_PROTECTED_WRITE, "protected-write"),
 	ANOMALY(DSEC_ANOMALY_DANGEROUS_IOCTL, "dangerous-ioctl"),

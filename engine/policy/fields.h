@@ -35,6 +35,10 @@ enum policy_field_id {
 	FIELD_NETWORK_MODE,
 	FIELD_EGRESS_ALLOW,
 	FIELD_EGRESS_DENY,
+	FIELD_CAP_CONNECTIONS,
+	FIELD_CAP_BYTES,
+	FIELD_CAP_CONNECTIONS_PER_S,
+	FIELD_CAP_BYTES_PER_S,
 	FIELD_PHASES,
 	FIELD_ANOMALIES, /* ANOMALY_FIELDS of each rule, in order of enum dsec_anomaly */
 	FIELD_ANOMALIES_END = FIELD_ANOMALIES + 3 * DSEC_ANOMALIES,
@@ -55,12 +59,14 @@ enum policy_field_kind {
 	FIELD_IS_WORD,
 	FIELD_IS_COUNT,	  /* 1 to FIELD_COUNT_MAX */
 	FIELD_IS_SECONDS, /* 0 to a day */
+	FIELD_IS_BYTES,	  /* 1 to FIELD_BYTES_MAX, as 4096 or 64MiB */
 	FIELD_IS_PHASES,  /* a map: name of a phase, name of its policy */
 };
 
 /* Of an anomaly rule's fields. */
 enum { ANOMALY_LIMIT, ANOMALY_WINDOW, ANOMALY_SEVERITY, ANOMALY_FIELDS };
 enum { FIELD_COUNT_MAX = 1000000, FIELD_SECONDS_MAX = 86400 };
+#define FIELD_BYTES_MAX (1ull << 50)
 
 struct policy_word {
 	const char *name;
@@ -76,7 +82,7 @@ struct policy_field {
 	const char *path; /* "files.protect" */
 	enum policy_field_kind kind;
 	struct policy_words words; /* what a value may be; of lists: among others */
-	uint32_t rule;		   /* of a word that refuses: enum guard_process */
+	uint32_t rule; /* of a word that refuses: enum guard_process; of a cap: enum guard_cap */
 };
 
 /* Values of words. */

@@ -73,8 +73,24 @@ uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
 	return 0;
 }
 
+/* 0: there is none. */
+static bool cap_is_within(uint64_t cap, uint64_t wider)
+{
+	return !wider || (cap && cap <= wider);
+}
+
+static bool caps_are_within(const struct guard_caps *caps, const struct guard_caps *wider)
+{
+	return cap_is_within(caps->connections, wider->connections) &&
+	       cap_is_within(caps->bytes, wider->bytes) &&
+	       cap_is_within(caps->connections_per_s, wider->connections_per_s) &&
+	       cap_is_within(caps->bytes_per_s, wider->bytes_per_s);
+}
+
 bool policy_goes_no_further(const struct policy *policy, const struct policy *wider)
 {
 	return egress_is_within(&policy->guard, &wider->guard) &&
-	       names_are_within(&policy->guard, &wider->guard);
+	       names_are_within(&policy->guard, &wider->guard) &&
+	       (!policy->guard.has_egress ||
+		caps_are_within(&policy->guard.caps, &wider->guard.caps));
 }

@@ -13,5 +13,5 @@ struct policy;
  * that are only told of bind nobody, and are not looked for. Compares each with each.
  */
 uint32_t policy_lacks(const struct policy *policy, const struct policy *wider);
-/* Its way out, if it has one, leads nowhere where that of `wider` does not. Likewise. */
+/* Its way out, if it has one, leads nowhere where that of `wider` does not, nor carries more. */
 bool policy_goes_no_further(const struct policy *policy, const struct policy *wider);

@@ -72,9 +72,10 @@ struct status policy_unmet(const struct policy *policy, const char *table, char 
 	const struct guard_rule *rule = &policy->rules[policy->unmet - 1];
 
 	(void)snprintf(ret_detail, 80, "%.40s: %s", rule->label,
-		       rule->kind == GUARD_RULE_DESTINATION ? "no way out, see dsecd --egress" :
-		       rule->kind == GUARD_RULE_NAME	    ? "nothing asks for names yet" :
-							      "nothing enforces it on this host");
+		       rule->kind == GUARD_RULE_DESTINATION || rule->kind == GUARD_RULE_CAP ?
+			       "no way out, see dsecd --egress" :
+		       rule->kind == GUARD_RULE_NAME ? "nothing asks for names yet" :
+						       "nothing enforces it on this host");
 	return status_unsupported(table, "policy", ret_detail);
 }
 

@@ -21,7 +21,7 @@ static void rule_check(const struct guard_rule *rule)
 			      rule->kind == GUARD_RULE_DESTINATION || rule->kind == GUARD_RULE_NAME;
 
 	assert(rule->kind >= GUARD_RULE_FILE);
-	assert(rule->kind <= GUARD_RULE_NAME);
+	assert(rule->kind <= GUARD_RULE_CAP);
 	assert(rule->label);
 	assert(has_text == (rule->text != NULL));
 	assert(!has_text || strlen(rule->text) <= GUARD_RULE_TEXT_MAX);
