@@ -121,6 +121,7 @@ enum box_network {
 
 struct box_spec {
 	uint64_t id_hi, id_lo; /* of the sandbox: it stands on what the backend makes for it */
+	uint64_t whose;	       /* boxes and runs of different ones take turns at the workers */
 	uint32_t image;	       /* K: from 1, never of another image */
 	enum box_network network;
 	uint32_t network_group; /* BOX_NETWORK_SHARED: those who trust each other so far */
@@ -162,6 +163,7 @@ struct run_limit {
 enum { RUN_LIMITS_MAX = 16 };
 
 struct run_spec {
+	uint64_t whose;	     /* as of a box */
 	const char *strings; /* argv, env, cwd: packed, each ends with NUL; lives until started() */
 	uint32_t string_bytes, argument_count, environment_count;
 	const char *user;

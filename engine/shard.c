@@ -92,6 +92,9 @@ static int shard_fill_pools(struct shard *shard)
 	r = shares_init(&shard->shares, shard->execs_max, client_share_of(shard));
 	if (r < 0)
 		return r;
+	r = shares_init(&shard->ends, shard->sandboxes.count, ENDS_AT_ONCE);
+	if (r < 0)
+		return r;
 	r = sinks_init(&shard->sinks);
 	if (r < 0)
 		return r;
@@ -163,6 +166,7 @@ static void shard_close(struct shard *shard)
 	free(shard->flow_stats);
 	tenancies_done(shard);
 	shares_done(&shard->shares);
+	shares_done(&shard->ends);
 	forwards_done(&shard->forwards);
 	functions_done(shard);
 	pool_done(&shard->requests);
@@ -231,7 +235,6 @@ int shard_start(struct node *node, uint32_t number, struct shard **ret)
 	shard->number = number;
 	shard->local_last = &shard->local;
 	shard->begins_last = &shard->begins;
-	shard->walks_last = &shard->walks;
 	starting.shard = shard;
 	r = -pthread_create(&shard->thread, NULL, shard_main, &starting);
 	if (r < 0) {

@@ -15,6 +15,8 @@
 #include "engine/base/io.h"
 #include "engine/base/pool.h"
 #include "engine/base/timer.h"
+#include "engine/base/turns.h"
+#include "engine/base/walk.h"
 #include "engine/tenant/bucket.h"
 #include "engine/config.h"
 #include "engine/image/image.h"
@@ -57,6 +59,7 @@ struct node {
 /* A walk over sandboxes that are to end, some per turn; see sandbox.c. */
 struct ending {
 	struct mail mail;
+	struct walk_turn walk;
 	uint64_t client;
 	uint32_t at;
 };
@@ -79,6 +82,8 @@ struct shard {
 	struct integrity integrity;
 	uint32_t port_waits, imports;
 	struct shares shares;		     /* of execs, by client */
+	struct shares ends;		     /* sandboxes that end, by the client that wants it */
+	struct turns ends_waiting;	     /* walks, until one more of their client's may end */
 	struct tenancy *tenancies;	     /* one per tenant, and everyone's */
 	struct subscriptions *subscriptions; /* of the node, on the shard that keeps them */
 	struct client *clients;
@@ -91,7 +96,7 @@ struct shard {
 	uint32_t rotation;		    /* where the next single create goes */
 	struct mail *local, **local_last;   /* to itself */
 	struct mail *begins, **begins_last; /* beginnings of requests, in order: some per turn */
-	struct mail *walks, **walks_last;   /* pieces of long walks: one per turn, in order */
+	struct turns walks;		    /* pieces of long walks: one per turn */
 	pthread_t thread;
 	int start_error;
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
@@ -127,9 +132,9 @@ void shard_send(struct shard *from, struct shard *to, struct mail *mail);
  */
 void shard_begin(struct shard *shard, struct mail *mail);
 /*
- * Mail to itself that is a piece of long work, at most a few hundred microseconds: of these only
- * one is delivered per turn, so that many of them delay nobody.
+ * Mail to itself that is a piece of a client's long work, at most a few hundred microseconds: of
+ * these only one is delivered per turn, so that many of them delay nobody, and clients take turns.
  */
-void shard_walk(struct shard *shard, struct mail *mail);
+void shard_walk(struct shard *shard, struct walk_turn *walk, uint64_t client);
 /* A sandbox, channel or request of this shard went: the shard may be done stopping. */
 void shard_check_stopped(struct shard *shard);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/client/channel.h"
 #include "engine/client/client.h"
@@ -17,8 +18,8 @@
 #include "engine/sandbox/sandbox.h"
 #include "engine/tenant/tenancy.h"
 
-/* BEGIN_NS: a turn, for beginnings of requests. */
-enum { BACKLOG_POLL_NS = 1000000, BEGIN_NS = 250000 };
+/* Of a turn: BEGIN_NS for beginnings of requests, and so many timers. */
+enum { BACKLOG_POLL_NS = 1000000, BEGIN_NS = 100000, TIMERS_PER_TURN = 16 };
 
 /* ---- mail to itself ---- */
 
@@ -78,22 +79,19 @@ static void shard_begin_some(struct shard *shard)
 	}
 }
 
-void shard_walk(struct shard *shard, struct mail *mail)
+void shard_walk(struct shard *shard, struct walk_turn *walk, uint64_t client)
 {
-	mail->next = NULL;
-	*shard->walks_last = mail;
-	shard->walks_last = &mail->next;
+	turns_add(&shard->walks, &walk->turn, client);
 }
 
 static void shard_walk_on(struct shard *shard)
 {
-	struct mail *mail = shard->walks;
+	struct turn *turn = turns_take(&shard->walks);
+	struct mail *mail;
 
-	if (!mail)
+	if (!turn)
 		return;
-	shard->walks = mail->next;
-	if (!shard->walks)
-		shard->walks_last = &shard->walks;
+	mail = container_of(turn, struct walk_turn, turn)->mail;
 	mail->deliver(mail, shard);
 }
 
@@ -104,7 +102,7 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 	uint64_t until = timers_next(&shard->timers);
 
 	/* Mail to itself is looked at last: channels_rest() sends some. */
-	if (more || shard->walks || channels_rest(shard) || shard->local || shard->begins)
+	if (more || shard->walks.count || channels_rest(shard) || shard->local || shard->begins)
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
@@ -151,7 +149,7 @@ void shard_turn(struct shard *shard)
 	r = io_turn(shard->io, shard_wait_until(shard, more));
 	if (r < 0)
 		shard_turn_failed(shard, r);
-	timers_run(&shard->timers, io_now_ns(shard->io));
+	timers_run(&shard->timers, io_now_ns(shard->io), TIMERS_PER_TURN);
 	(void)io_account(shard->io, (uintptr_t)timers_run);
 }
 

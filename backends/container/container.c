@@ -89,6 +89,24 @@ static int take_slot(struct flow *f)
 	return FLOW_NEXT;
 }
 
+static void slot_give_back(struct container *box, int up_fd)
+{
+	struct containers *c = containers_of(box->box.backend);
+
+	if (!slot_give(&c->slots, box->slot, up_fd))
+		prepare_slots(c);
+	box->slot = NULL;
+}
+
+static void upper_opened(struct io_op *op, int res)
+{
+	struct container *box = container_of(op, struct container, upper_op);
+	auto_close int up_fd = res;
+
+	slot_give_back(box, up_fd);
+	flow_resume(&box->box.flow, 0);
+}
+
 static int give_slot(struct flow *f)
 {
 	struct container *box = container_of_flow(f);
@@ -101,12 +119,19 @@ static int give_slot(struct flow *f)
 	box->slot->holder = NULL;
 	if (!box->slot->unswept)
 		slot_policy_end(c, box->slot);
-	if (box->slot->unswept)
+	if (box->slot->unswept) {
 		quarantine_slot(c, box->slot);
-	else if (!slot_give(&c->slots, box->slot))
-		prepare_slots(c);
-	box->slot = NULL;
-	return FLOW_NEXT;
+		box->slot = NULL;
+		return FLOW_NEXT;
+	}
+	if (box->slot->suspect) {
+		slot_give_back(box, -EINVAL); /* nothing would prove it untouched */
+		return FLOW_NEXT;
+	}
+	slot_path(box->slot, box->upper_path);
+	box->upper_op.done = upper_opened;
+	io_open_folder(c->options.host->io, &box->upper_op, c->slots.vault_fd, box->upper_path);
+	return FLOW_WAIT;
 }
 
 /* ---- step "network" ---- */
@@ -260,6 +285,7 @@ static int ask_spawn(struct flow *f)
 
 	slot_request(c, box->slot, box->lost ? LAUNCH_SWEEP : LAUNCH_SPAWN, request);
 	box->call.class = TEAM_START;
+	box->call.whose = spec->whose;
 	box->call.done = box->lost ? swept : spawn_replied;
 	if (box->lost)
 		box->box.failed_step = "worker";
@@ -452,6 +478,7 @@ static int container_usage(struct box *box, struct box_usage *usage)
 		container->usage_call.request.network = container->network->number;
 	}
 	container->usage_call.class = TEAM_START;
+	container->usage_call.whose = box->spec.whose;
 	container->usage_call.done = usage_replied;
 	team_call(&c->team, &container->usage_call);
 	return 0;

@@ -37,6 +37,8 @@ struct container {
 	struct network *network; /* NULL: `none`, or not yet */
 	uint32_t shared_address; /* BOX_NETWORK_SHARED: whose, see struct guard_shared */
 	struct network_wish network_wish;
+	struct io_op upper_op; /* its slot is given back */
+	char upper_path[SLOT_PATH_BYTES];
 	uint64_t root_device;	/* st_dev of its root; slots that are rebuilt get another */
 	uint64_t cpu_before_us; /* of the cgroup: what other sandboxes used */
 	uint64_t ooms_before;	/* the same, of what their limits killed */
@@ -51,6 +53,8 @@ struct container_run {
 	struct run run;
 	struct launch_call call, kill_call, oom_call, finish_call;
 	struct run_end *end;
+	struct io_op upper_op; /* with `end` */
+	char upper_path[SLOT_PATH_BYTES];
 	struct child main;
 	const struct run_spec *spec;
 	struct launch_limit limits[RUN_LIMITS_MAX];

@@ -14,7 +14,6 @@ static void finish_ask(struct container_run *run, uint32_t flags);
 static void finish_take(struct container_run *run, const struct launch_reply *reply)
 {
 	struct container *box = container_of_box(run->run.box);
-	struct containers *c = containers_of(run->run.box->backend);
 	struct run_end *end = run->end;
 
 	if (reply->flags & LAUNCH_LEAF_GONE)
@@ -22,15 +21,42 @@ static void finish_take(struct container_run *run, const struct launch_reply *re
 	end->cpu_us = reply->cpu_us == UINT64_MAX ? UINT64_MAX : reply->cpu_us - box->cpu_before_us;
 	end->oom = box_counts_ooms(&box->box) && reply->oom_kills != UINT64_MAX &&
 		   reply->oom_kills > run->ooms_before;
-	end->clean = end->prove && reply->flags & LAUNCH_CLEAN &&
-		     slot_untouched(&c->slots, box->slot);
+}
+
+static void finish_end(struct container_run *run)
+{
+	struct container *box = container_of_box(run->run.box);
+	struct run_end *end = run->end;
+
+	run->end = NULL;
+	end->done(end);
+	child_release(&box->init);
+}
+
+static void finish_opened(struct io_op *op, int res)
+{
+	struct container_run *run = container_of(op, struct container_run, upper_op);
+	struct container *box = container_of_box(run->run.box);
+	auto_close int up_fd = res;
+
+	run->end->clean = slot_untouched(box->slot, up_fd);
+	finish_end(run);
+}
+
+/* What a worker found clean is proven when its root file system is, too. */
+static void finish_prove(struct container_run *run)
+{
+	struct container *box = container_of_box(run->run.box);
+	struct containers *c = containers_of(box->box.backend);
+
+	slot_path(box->slot, run->upper_path);
+	run->upper_op.done = finish_opened;
+	io_open_folder(c->options.host->io, &run->upper_op, c->slots.vault_fd, run->upper_path);
 }
 
 static void finish_replied(struct launch_call *call, const struct launch_reply *reply)
 {
 	struct container_run *run = container_of(call, struct container_run, finish_call);
-	struct container *box = container_of_box(run->run.box);
-	struct run_end *end = run->end;
 
 	if (!reply) {
 		finish_ask(run, LAUNCH_LEAF_GONE);
@@ -43,9 +69,10 @@ static void finish_replied(struct launch_call *call, const struct launch_reply *
 		return;
 	}
 	finish_take(run, reply);
-	run->end = NULL;
-	end->done(end);
-	child_release(&box->init);
+	if (run->end->prove && reply->flags & LAUNCH_CLEAN)
+		finish_prove(run);
+	else
+		finish_end(run);
 }
 
 static void finish_ask(struct container_run *run, uint32_t flags)

@@ -289,7 +289,7 @@ static void governor_run(struct governor *g)
 		if (io_turn(g->io, timers_next(&g->timers)) < 0)
 			break; /* nothing is left frozen below */
 		events_take(g);
-		(void)timers_run(&g->timers, io_clock_ns(g->io));
+		(void)timers_run(&g->timers, io_clock_ns(g->io), UINT32_MAX);
 	}
 	while (g->leaf_count) {
 		struct leaf *leaf = g->leaves[0];

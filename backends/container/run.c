@@ -415,6 +415,8 @@ int container_run_start(struct run *base, const struct run_spec *spec)
 		return -EAGAIN;
 	assert(spec->limit_count <= RUN_LIMITS_MAX);
 	run->spec = spec;
+	run->call.whose = run->kill_call.whose = spec->whose;
+	run->oom_call.whose = run->finish_call.whose = spec->whose;
 	run->run.tty_fd = -1;
 	child_hold(&box->init); /* until it has started or failed */
 	leaf_ask(run);

@@ -2,7 +2,9 @@
  * Slots of one shard and the proof that a root file system was not touched. Called by the container
  * backend. The proof: the upper directory starts empty, so the first change of any kind adds an
  * entry to its root or alters that inode, which moves its ctime, and a ctime cannot be set; free
- * inodes and blocks must be equal as well. It holds only when everything that ran was reaped.
+ * inodes and blocks must be equal as well. It holds only when everything that ran was reaped. The
+ * way to an upper leads through the vault, where workers mount and unmount: it is opened by an op
+ * of the loop, which waits for them; what is looked at behind it is the slot's own.
  */
 #include "backends/container/slot.h"
 
@@ -196,29 +198,30 @@ static bool upper_is_pristine(int up, const struct launch_baseline *baseline)
 	       attributes_are_pristine(fd);
 }
 
-bool slot_untouched(const struct slots *slots, const struct slot *slot)
+void slot_path(const struct slot *slot, char ret[static SLOT_PATH_BYTES])
 {
-	char path[40];
+	(void)snprintf(ret, SLOT_PATH_BYTES, "slots/%u/up", slot->number);
+}
+
+bool slot_untouched(const struct slot *slot, int up_fd)
+{
 	struct statx now;
 	struct statfs usage;
 
-	(void)snprintf(path, sizeof path, "slots/%u/up", slot->number);
-	auto_close int up = openat(slots->vault_fd, path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
-
-	if (up < 0 || statx(up, "u", AT_SYMLINK_NOFOLLOW, STATX_CTIME, &now) < 0 ||
-	    fstatfs(up, &usage) < 0)
+	if (up_fd < 0 || statx(up_fd, "u", AT_SYMLINK_NOFOLLOW, STATX_CTIME, &now) < 0 ||
+	    fstatfs(up_fd, &usage) < 0)
 		return false;
 	return (uint64_t)now.stx_ctime.tv_sec * 1000000000u + now.stx_ctime.tv_nsec ==
 		       slot->baseline.ctime_ns &&
 	       (uint64_t)usage.f_ffree == slot->baseline.free_inodes &&
 	       (uint64_t)usage.f_bfree == slot->baseline.free_blocks &&
-	       (!slot->young || upper_is_pristine(up, &slot->baseline));
+	       (!slot->young || upper_is_pristine(up_fd, &slot->baseline));
 }
 
-bool slot_give(struct slots *slots, struct slot *slot)
+bool slot_give(struct slots *slots, struct slot *slot, int up_fd)
 {
 	bool clean = !slot->suspect && ++slot->uses < slots->uses_max &&
-		     slot_untouched(slots, slot);
+		     slot_untouched(slot, up_fd);
 
 	slot_move(slots, slot, clean ? SLOT_CLEAN : SLOT_DIRTY);
 	return clean;

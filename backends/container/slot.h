@@ -26,7 +26,7 @@ enum slot_state {
 	SLOT_STATES
 };
 
-enum { LEAVES_MAX = 64 };
+enum { LEAVES_MAX = 64, SLOT_PATH_BYTES = 32 };
 
 struct container;
 
@@ -83,12 +83,14 @@ struct slot *slot_take(struct slots *slots, const struct slot_wish *wish, bool *
 /* The reply of a build: the slot has a root for `wish` from now on. */
 void slot_built(const struct slots *slots, struct slot *slot, const struct slot_wish *wish,
 		const struct launch_reply *reply);
+/* Where its upper is, from the vault's root. */
+void slot_path(const struct slot *slot, char ret[static SLOT_PATH_BYTES]);
 /*
- * Nothing runs in it any more. It becomes clean if its root is provably untouched, else dirty;
- * returns whether it is clean.
+ * Nothing runs in it any more; `up_fd`: of its upper, or -errno, and then it is not proven. It
+ * becomes clean if its root is provably untouched, else dirty; returns whether it is clean.
  */
-bool slot_give(struct slots *slots, struct slot *slot);
+bool slot_give(struct slots *slots, struct slot *slot, int up_fd);
 void slot_move(struct slots *slots, struct slot *slot, enum slot_state state);
 struct slot *slot_first(struct slots *slots, enum slot_state state); /* or NULL */
 /* The comparison slot_give() makes. */
-bool slot_untouched(const struct slots *slots, const struct slot *slot);
+bool slot_untouched(const struct slot *slot, int up_fd);

@@ -21,8 +21,6 @@ static void worker_lose(struct worker *w);
 void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t *sequence)
 {
 	*team = (struct team){ .io = io, .timers = timers, .sequence = sequence };
-	for (uint32_t i = 0; i < TEAM_CLASS_COUNT; i++)
-		team->queue[i].last = &team->queue[i].first;
 	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
 		team->workers[i] = (struct worker){ .team = team, .fd = -1, .reply_fd = -1 };
 }
@@ -228,10 +226,7 @@ static void queue_put_first(struct team *team, struct launch_call *call)
 {
 	call->queued = true;
 	call->sent = false;
-	call->next = team->queue[call->class].first;
-	team->queue[call->class].first = call;
-	if (!call->next)
-		team->queue[call->class].last = &call->next;
+	turns_add_first(&team->queue[call->class], &call->turn, call->whose);
 	team->waiting++;
 }
 
@@ -272,13 +267,12 @@ static void worker_lose(struct worker *w)
 static struct launch_call *queue_take(struct team *team)
 {
 	for (uint32_t i = 0; i < TEAM_CLASS_COUNT; i++) {
-		struct launch_call *call = team->queue[i].first;
+		struct turn *turn = turns_take(&team->queue[i]);
+		struct launch_call *call;
 
-		if (!call)
+		if (!turn)
 			continue;
-		team->queue[i].first = call->next;
-		if (!call->next)
-			team->queue[i].last = &team->queue[i].first;
+		call = container_of(turn, struct launch_call, turn);
 		call->queued = false;
 		team->waiting--;
 		return call;
@@ -340,9 +334,7 @@ void team_call(struct team *team, struct launch_call *call)
 	assert(!call->sent);
 	call->request.tag = (uint64_t)(uintptr_t)call;
 	call->queued = true;
-	call->next = NULL;
-	*team->queue[call->class].last = call;
-	team->queue[call->class].last = &call->next;
+	turns_add(&team->queue[call->class], &call->turn, call->whose);
 	team->waiting++;
 	team_feed(team);
 }
@@ -370,15 +362,9 @@ void team_call_later(struct team *team, struct launch_call *call)
 
 bool team_withdraw(struct team *team, struct launch_call *call)
 {
-	struct launch_call **at = &team->queue[call->class].first;
-
 	if (!call->queued)
 		return false;
-	while (*at != call)
-		at = &(*at)->next;
-	*at = call->next;
-	if (!call->next)
-		team->queue[call->class].last = at;
+	turns_remove(&team->queue[call->class], &call->turn);
 	call->queued = false;
 	team->waiting--;
 	return true;

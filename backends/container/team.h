@@ -1,6 +1,7 @@
 /*
  * A shard's launcher workers and the queue of calls to them. A worker gets at most two requests at
- * a time, so that it finds the next one when it is done; the rest waits here, urgent ones first.
+ * a time, so that it finds the next one when it is done; the rest waits here, urgent ones first,
+ * and of those that are equally urgent one of each client's in turn.
  */
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "backends/container/launch.h"
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
+#include "engine/base/turns.h"
 
 enum { TEAM_WORKERS_MAX = 8, TEAM_DEPTH = 2, LAUNCH_CALL_FDS_MAX = 4 };
 
@@ -24,6 +26,7 @@ struct launch_call {
 	const void *payload;		   /* after the limits */
 	int fds[LAUNCH_CALL_FDS_MAX];
 	enum team_class class;
+	uint64_t whose; /* calls of a class take turns, by whose they are; 0: the engine's */
 	uint64_t sequence;
 	bool queued, sent;
 	/* team_call_later(): */
@@ -40,7 +43,7 @@ struct launch_call {
 	 * the reply, checked; it lives during the callback.
 	 */
 	void (*done)(struct launch_call *call, const struct launch_reply *reply);
-	struct launch_call *next;
+	struct turn turn;
 	struct msghdr message; /* owned by the team while in flight */
 	struct iovec parts[3];
 	union {
@@ -75,9 +78,7 @@ struct team {
 	struct timers *timers;
 	uint64_t *sequence; /* of the children: counts requests */
 	struct worker workers[TEAM_WORKERS_MAX];
-	struct {
-		struct launch_call *first, **last;
-	} queue[TEAM_CLASS_COUNT];
+	struct turns queue[TEAM_CLASS_COUNT];
 	uint32_t waiting;
 	uint64_t lost;
 	void *owner;

@@ -121,6 +121,11 @@ void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events);
 /* One event and then no more: res is the event mask. */
 void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events);
 /*
+ * A descriptor (O_PATH) of a folder below `folder_fd`: at once where the kernel has the path at
+ * hand, else by a thread of its own. `path` lives until done().
+ */
+void io_open_folder(struct io *io, struct io_op *op, int folder_fd, const char *path);
+/*
  * Closes by a thread of the kernel's: for descriptors whose end may wait for others, as a
  * terminal's does. The descriptor is gone when done() is called.
  */

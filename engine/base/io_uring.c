@@ -3,7 +3,8 @@
  * that leaves. Called by the shard's thread only; mail reaches another shard through the kernel.
  *
  * Always true: an op that was handed in completes exactly once (or until it lacks IO_MORE);
- * callbacks run from io_turn() only, from a copy of the completions; mail to one loop leaves as at
+ * callbacks run from io_turn() only, from a copy of the completions: mail first, then ops in order
+ * for as long as a turn may take, and the others in the next one; mail to one loop leaves as at
  * most one chain per turn, and the next chain only after the kernel took the last one, so order
  * holds even when a chain has to be sent again.
  */
@@ -16,15 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/wait.h>
 #include <time.h>
 
+#include "engine/base/io_ops.h"
 #include "engine/base/watchdog.h"
 
-/* Newer than the liburing of Debian 12. Until liburing 2.5 is the minimum. */
-enum { OP_WAITID = 50 };
-
 enum { IO_PEERS_MAX = 1024 };
+
+/* Of one turn, for the callbacks of ops: as many at least, then until so long has passed. */
+enum { OPS_AT_LEAST = 4, OPS_NS = 100000 };
 
 /* The low bits of user_data. An op is a pointer without any; 0 is nobody's. */
 enum { TAG_MAIL = 1, TAG_MAIL_UNSENT = 2, TAG_MASK = 7 };
@@ -32,7 +33,7 @@ enum { TAG_MAIL = 1, TAG_MAIL_UNSENT = 2, TAG_MASK = 7 };
 #define NS_PER_S 1000000000ull
 
 struct completion {
-	uint64_t user_data;
+	struct io_op *op;
 	int32_t res;
 	uint32_t flags;
 };
@@ -47,8 +48,10 @@ struct io {
 	void *owner;
 	uint64_t now_ns;
 	struct watchdog watchdog;
-	struct completion *completions;
-	uint32_t completions_max;
+	struct completion *completions; /* of ops, in order: those not called yet */
+	uint32_t completions_max, completions_at, completions_end;
+	struct mail **arrived; /* chains of mail, of this turn */
+	uint32_t arrived_count;
 	struct io_uring_sqe *aside; /* found the submission queue full, in order */
 	uint32_t aside_count, aside_max;
 	struct io_uring_sqe forgotten;	      /* of the last op refused */
@@ -98,13 +101,14 @@ int io_open(const struct io_options *options, struct io **ret)
 	io->owner = options->owner;
 	io->completions_max = io->ring.cq.ring_entries;
 	io->completions = calloc(io->completions_max, sizeof *io->completions);
+	io->arrived = calloc(io->completions_max, sizeof *io->arrived);
 	io->aside_max = io->ring.cq.ring_entries;
 	io->aside = calloc(io->aside_max, sizeof *io->aside);
 	io->outboxes = calloc(IO_PEERS_MAX, sizeof *io->outboxes);
 	io->refused_end = &io->refused;
 	io->cancels_end = &io->cancels;
 	io->now_ns = clock_ns();
-	if (!io->completions || !io->aside || !io->outboxes) {
+	if (!io->completions || !io->arrived || !io->aside || !io->outboxes) {
 		io_close(io);
 		return -ENOMEM;
 	}
@@ -125,6 +129,7 @@ void io_close(struct io *io)
 	(void)io_uring_register_sync_cancel(&io->ring, &everything);
 	io_uring_queue_exit(&io->ring);
 	free(io->completions);
+	free(io->arrived);
 	free(io->aside);
 	free(io->outboxes);
 	free(io);
@@ -186,8 +191,7 @@ static struct io_uring_sqe *sqe_find(struct io *io)
 	return &io->aside[io->aside_count++];
 }
 
-/* The entry to fill for op; its user_data stands already. */
-static struct io_uring_sqe *sqe_for(struct io *io, struct io_op *op)
+struct io_uring_sqe *io_sqe_for(struct io *io, struct io_op *op)
 {
 	struct io_uring_sqe *sqe = sqe_find(io);
 
@@ -204,78 +208,6 @@ static struct io_uring_sqe *sqe_for(struct io *io, struct io_op *op)
 	}
 	io_uring_sqe_set_data(sqe, op);
 	return sqe;
-}
-
-void io_read(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes)
-{
-	io_uring_prep_read(sqe_for(io, op), fd, buffer, bytes, (uint64_t)-1);
-}
-
-void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes)
-{
-	io_uring_prep_write(sqe_for(io, op), fd, buffer, bytes, (uint64_t)-1);
-}
-
-void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes)
-{
-	io_uring_prep_recv(sqe_for(io, op), fd, buffer, bytes, 0);
-}
-
-void io_send(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes)
-{
-	io_uring_prep_send(sqe_for(io, op), fd, buffer, bytes, MSG_NOSIGNAL);
-}
-
-void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *message)
-{
-	io_uring_prep_recvmsg(sqe_for(io, op), fd, message, MSG_CMSG_CLOEXEC);
-}
-
-void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *message)
-{
-	io_uring_prep_sendmsg(sqe_for(io, op), fd, message, MSG_NOSIGNAL);
-}
-
-void io_accept(struct io *io, struct io_op *op, int fd)
-{
-	io_uring_prep_multishot_accept(sqe_for(io, op), fd, NULL, NULL,
-				       SOCK_CLOEXEC | SOCK_NONBLOCK);
-}
-
-void io_poll(struct io *io, struct io_op *op, int fd, uint32_t events)
-{
-	io_uring_prep_poll_multishot(sqe_for(io, op), fd, events);
-}
-
-void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events)
-{
-	io_uring_prep_poll_add(sqe_for(io, op), fd, events);
-}
-
-void io_close_fd(struct io *io, struct io_op *op, int fd)
-{
-	struct io_uring_sqe *sqe = sqe_for(io, op);
-
-	io_uring_prep_close(sqe, fd);
-	sqe->flags |= IOSQE_ASYNC;
-}
-
-void io_wait_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
-{
-	struct io_uring_sqe *sqe = sqe_for(io, op);
-
-	io_uring_prep_rw(OP_WAITID, sqe, pid, NULL, P_PID, 0);
-	sqe->addr2 = (uintptr_t)ret_info;
-	sqe->file_index = WEXITED;
-}
-
-void io_watch_pid(struct io *io, struct io_op *op, int pid, void *ret_info)
-{
-	struct io_uring_sqe *sqe = sqe_for(io, op);
-
-	io_uring_prep_rw(OP_WAITID, sqe, pid, NULL, P_PID, 0);
-	sqe->addr2 = (uintptr_t)ret_info;
-	sqe->file_index = WEXITED | WNOWAIT;
 }
 
 void io_cancel(struct io *io, struct io_op *target)
@@ -473,7 +405,7 @@ static void cancel_forget(struct io *io, struct io_op *op)
 	}
 }
 
-static void op_complete(struct io *io, struct io_op *op, int res, uint32_t flags)
+static uint64_t op_complete(struct io *io, struct io_op *op, int res, uint32_t flags)
 {
 	void (*done)(struct io_op *, int) = op->done;
 
@@ -485,7 +417,7 @@ static void op_complete(struct io *io, struct io_op *op, int res, uint32_t flags
 		op->flags = 0;
 	}
 	done(op, res);
-	watchdog_measure(&io->watchdog, &io->stats, (uintptr_t)done);
+	return watchdog_measure(&io->watchdog, &io->stats, (uintptr_t)done);
 }
 
 static int refused_complete(struct io *io)
@@ -498,55 +430,91 @@ static int refused_complete(struct io *io)
 	while (op) {
 		struct io_op *next = op->next;
 
-		op_complete(io, op, -EBUSY, 0);
+		(void)op_complete(io, op, -EBUSY, 0);
 		made++;
 		op = next;
 	}
 	return made;
 }
 
-static int completion_run(struct io *io, const struct completion *c)
+/* No callback runs here: one may submit, and then more completions come. */
+static void completion_sort(struct io *io, const struct io_uring_cqe *cqe)
 {
-	void *pointer = (void *)(uintptr_t)(c->user_data & ~(uint64_t)TAG_MASK);
+	void *pointer = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)TAG_MASK);
 	struct mail *mail = pointer;
 
-	if (c->user_data == 0)
-		return 0; /* of a cancel that came too late */
-	if (c->user_data & TAG_MAIL_UNSENT) {
-		mail_unsent(io, mail, c->res);
-		return 0;
-	}
-	if (c->user_data & TAG_MAIL) {
+	if (cqe->user_data == 0)
+		return; /* of a cancel that came too late */
+	if (cqe->user_data & TAG_MAIL_UNSENT) {
+		mail_unsent(io, mail, cqe->res);
+	} else if (cqe->user_data & TAG_MAIL) {
 		/* Pairs with mail_queue(). */
 		struct io *to = __atomic_load_n(&mail->to, __ATOMIC_ACQUIRE);
 
 		assert(to == io);
-		return mail_deliver(io, mail);
-	}
-	op_complete(io, pointer, c->res, c->flags);
-	return 1;
-}
-
-/* All that are there are copied before the first callback runs. */
-static int completions_run(struct io *io)
-{
-	struct io_uring_cqe *cqe;
-	uint32_t head, count = 0;
-	int made = 0;
-
-	io_uring_for_each_cqe(&io->ring, head, cqe)
-	{
-		if (count == io->completions_max)
-			break;
-		io->completions[count++] = (struct completion){
-			.user_data = cqe->user_data,
+		io->arrived[io->arrived_count++] = mail;
+	} else {
+		io->completions[io->completions_end++] = (struct completion){
+			.op = pointer,
 			.res = cqe->res,
 			.flags = cqe->flags,
 		};
 	}
+}
+
+/* Those called already make room. */
+static void completions_move_up(struct io *io)
+{
+	uint32_t left = io->completions_end - io->completions_at;
+
+	memmove(io->completions, io->completions + io->completions_at,
+		left * sizeof *io->completions);
+	io->completions_at = 0;
+	io->completions_end = left;
+}
+
+/* What finds no room stays in the kernel's queue. */
+static void completions_take(struct io *io)
+{
+	struct io_uring_cqe *cqe;
+	uint32_t head, count = 0;
+
+	if (io->completions_at)
+		completions_move_up(io);
+	io->arrived_count = 0;
+	io_uring_for_each_cqe(&io->ring, head, cqe)
+	{
+		if (io->completions_end == io->completions_max ||
+		    io->arrived_count == io->completions_max)
+			break;
+		completion_sort(io, cqe);
+		count++;
+	}
 	io_uring_cq_advance(&io->ring, count);
-	for (uint32_t i = 0; i < count; i++)
-		made += completion_run(io, &io->completions[i]);
+}
+
+static int arrived_deliver(struct io *io)
+{
+	int made = 0;
+
+	for (uint32_t i = 0; i < io->arrived_count; i++)
+		made += mail_deliver(io, io->arrived[i]);
+	return made;
+}
+
+static int completions_run(struct io *io)
+{
+	const uint64_t until_ns = clock_ns() + OPS_NS;
+	uint64_t now_ns = 0;
+	int made = 0;
+
+	while (io->completions_at < io->completions_end &&
+	       (made < OPS_AT_LEAST || now_ns < until_ns)) {
+		const struct completion c = io->completions[io->completions_at++];
+
+		now_ns = op_complete(io, c.op, c.res, c.flags);
+		made++;
+	}
 	return made;
 }
 
@@ -580,7 +548,7 @@ int io_turn(struct io *io, uint64_t until_ns)
 
 	busy |= cancels_queue(io);
 	busy |= mail_queue(io);
-	busy |= mail_own_waits(io) || io->refused;
+	busy |= mail_own_waits(io) || io->refused || io->completions_at < io->completions_end;
 	r = ring_enter(io, busy ? 0 : until_ns);
 	if (r < 0)
 		return r;
@@ -588,9 +556,11 @@ int io_turn(struct io *io, uint64_t until_ns)
 	io->mail_unsure = io_uring_sq_ready(&io->ring) > 0;
 	io->now_ns = clock_ns();
 	watchdog_start(&io->watchdog, io->now_ns);
-	made = refused_complete(io) + mail_deliver_own(io) + completions_run(io);
-	if (io_uring_cq_has_overflow(&io->ring)) {
-		io->stats.overflows++;
+	completions_take(io);
+	made = refused_complete(io) + mail_deliver_own(io) + arrived_deliver(io) +
+	       completions_run(io);
+	if (io_uring_cq_ready(&io->ring) || io_uring_cq_has_overflow(&io->ring)) {
+		io->stats.overflows += io_uring_cq_has_overflow(&io->ring);
 		io->mail_unsure = true; /* a failure to send may be among what is still hidden */
 	}
 	return made;

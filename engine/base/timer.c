@@ -111,10 +111,12 @@ uint64_t timers_next(const struct timers *timers)
 	return timers->count ? timers->heap[0]->at_ns : UINT64_MAX;
 }
 
-uint32_t timers_run(struct timers *timers, uint64_t now_ns)
+uint32_t timers_run(struct timers *timers, uint64_t now_ns, uint32_t most)
 {
-	uint32_t ran = 0, most = timers->count;
+	uint32_t ran = 0;
 
+	if (most > timers->count)
+		most = timers->count;
 	while (ran < most && timers->count && timers->heap[0]->at_ns <= now_ns) {
 		struct timer *t = timers->heap[0];
 

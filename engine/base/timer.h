@@ -31,7 +31,8 @@ static inline bool timer_is_set(const struct timer *t)
 /* The earliest deadline, UINT64_MAX when none. */
 uint64_t timers_next(const struct timers *timers);
 /*
- * Calls expired() of every timer due at now_ns, each cleared before its call. Returns how many, at
- * most as many as were set before: one that is set into the past again cannot hold the loop.
+ * Calls expired() of timers due at now_ns, the earliest first, each cleared before its call.
+ * Returns how many: at most `most`, and as many as were set before, so that one that is set into
+ * the past again cannot hold the loop.
  */
-uint32_t timers_run(struct timers *timers, uint64_t now_ns);
+uint32_t timers_run(struct timers *timers, uint64_t now_ns, uint32_t most);

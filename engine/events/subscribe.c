@@ -42,10 +42,12 @@ struct subscriptions {
 
 struct subscription {
 	struct part *part; /* NULL: it is over, and only its walk has to come back */
+	uint64_t client;
 	struct subscriptions *of;
 	struct journal *journal;
 	struct subscription *next, **link;
-	struct mail walk;
+	struct mail walk_mail;
+	struct walk_turn walk;
 	struct journal_cursor cursor;
 	uint64_t from_seq; /* what is before that is passed over */
 	struct window window;
@@ -283,7 +285,7 @@ static void room_came(struct mail *mail, void *owner)
 
 static void subscription_walks(struct mail *mail, void *owner)
 {
-	struct subscription *sub = container_of(mail, struct subscription, walk);
+	struct subscription *sub = container_of(mail, struct subscription, walk_mail);
 	uint32_t steps = 0;
 
 	(void)owner; /* the subscriptions' shard */
@@ -321,8 +323,9 @@ static void subscription_walk(struct subscription *sub)
 	if (sub->walks)
 		return;
 	sub->walks = true;
-	sub->walk.deliver = subscription_walks;
-	shard_walk(sub->of->shard, &sub->walk);
+	sub->walk_mail.deliver = subscription_walks;
+	sub->walk.mail = &sub->walk_mail;
+	shard_walk(sub->of->shard, &sub->walk, sub->client);
 }
 
 /* The batch's records are numbered by each journal that takes them; everyone's each once. */
@@ -484,6 +487,7 @@ void subscribe_part(struct part *part)
 		return;
 	}
 	sub->part = part;
+	sub->client = part->request->client;
 	sub->of = all;
 	sub->journal = &all->journals[part->request->tenant->index];
 	sub->is_brief = wish->flags & DSEC_SUBSCRIBE_SO_FAR;

@@ -153,6 +153,7 @@ static int start_run(struct flow *f)
 	exec->spec.stdin_fd = exec->child_fds[0];
 	exec->spec.stdout_fd = exec->child_fds[1];
 	exec->spec.stderr_fd = exec->merge ? exec->child_fds[1] : exec->child_fds[2];
+	exec->spec.whose = exec->client;
 	exec->begun_ns = io_now_ns(f->host->io);
 	r = class->run_start(exec->run, &exec->spec);
 	if (r < 0)

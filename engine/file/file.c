@@ -244,6 +244,7 @@ static int start_run(struct flow *f)
 	file->run->owner = file;
 	file->run->started = run_started;
 	file->run->ended = run_ended;
+	file->spec.whose = file->part ? file->part->request->client : 0;
 	file->spec.is_helper = true;
 	file->spec.user = file->user;
 	file->spec.stdin_fd = file->helper_fds[0];

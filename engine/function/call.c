@@ -185,6 +185,7 @@ static void spec_write(struct call *call)
 
 	call->spec = function->spec;
 	call->spec.user = function->user;
+	call->spec.whose = call->invocation->part->request->client;
 	call->spec.counts = !call->set->counted;
 	call->spec.stdin_fd = call->child_fds[0];
 	call->spec.stdout_fd = call->child_fds[1];

@@ -11,6 +11,8 @@
 #include "engine/function/function.h"
 #include "engine/image/image.h"
 #include "engine/policy/policies.h"
+#include "engine/request/request.h"
+#include "engine/request/request.h"
 #include "engine/shard.h"
 
 static void set_expired(struct timer *timer);
@@ -215,6 +217,7 @@ struct call_set *call_set_new(struct call *call)
 	set->box->spec = (struct box_spec){
 		.id_hi = function->id.hi,
 		.id_lo = function->id.lo,
+		.whose = call->invocation->part->request->client,
 		.image = function->image->number,
 		.walls = function->policy ? function->policy->walls : NULL,
 		.policy = function->policy ? policy_number_held(function->policy) : 0,

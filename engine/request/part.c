@@ -141,7 +141,8 @@ void request_repeat(struct request *request, const struct dsec_ring_event *event
 void part_again(struct part *part, void (*more)(struct mail *mail, void *owner))
 {
 	part->mail.deliver = more;
-	shard_walk(part->shard, &part->mail);
+	part->walk.mail = &part->mail;
+	shard_walk(part->shard, &part->walk, part->request->client);
 }
 
 static void part_walks(struct mail *mail, void *owner)

@@ -11,6 +11,7 @@
 #include "dsec/ring.h"
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
+#include "engine/base/walk.h"
 #include "engine/request/claim.h"
 #include "engine/request/status.h"
 #include "engine/request/wire.h"
@@ -25,6 +26,7 @@ struct emission;
 struct part {
 	struct mail mail;	 /* out, then home */
 	struct mail cancel_mail; /* out, then home */
+	struct walk_turn walk;	 /* with `mail`, on its shard */
 	struct request *request;
 	struct shard *shard;   /* where it runs */
 	uint32_t first, count; /* create: indices first .. first + count - 1 */

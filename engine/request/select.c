@@ -30,15 +30,21 @@ enum { DESTROYS_PER_TURN = 64 };
 static void destroy_more(struct mail *mail, void *owner)
 {
 	struct part *part = container_of(mail, struct part, mail);
+	const struct ender ender = { part->request->client, &part->walk };
 	uint32_t steps = WALK_STEPS;
 	struct sandbox *sandbox;
 
 	(void)owner; /* part->shard */
+	part->walk.mail = mail;
+	mail->deliver = destroy_more;
 	for (int destroyed = 0; destroyed < DESTROYS_PER_TURN; destroyed++) {
 		sandbox = selection_next(part, &steps);
 		if (!sandbox)
 			break;
-		sandbox_destroy(sandbox, DSEC_CAUSE_DESTROYED, part);
+		if (sandbox_destroy_in_turn(sandbox, DSEC_CAUSE_DESTROYED, part, &ender) < 0) {
+			selection_back(part);
+			return;
+		}
 	}
 	if (!selection_is_over(part))
 		part_again(part, destroy_more);
@@ -46,40 +52,26 @@ static void destroy_more(struct mail *mail, void *owner)
 		part_end(part, NULL, NULL);
 }
 
-/* One sandbox, by its id: no walk. */
-static bool destroys_one(const struct part *part, struct sandbox **ret)
+/* At most one, by its id: there is nothing to be gained by another turn. */
+static bool destroys_one(const struct request *request)
 {
-	const struct request *request = part->request;
-	struct dsec_wire_id id = request->entry.subject;
-
-	if (request->body.select.labels.count || request->body.select.count > 1 ||
-	    (request->body.select.count && (id.lo || id.hi)))
-		return false;
-	if (request->body.select.count)
-		memcpy(&id, request->payload.payload + request->body.select.ids.at, sizeof id);
-	*ret = sandbox_find(part->shard, part->request->tenant, id);
-	return true;
+	return !request->body.select.labels.count && selection_names(request) <= 1;
 }
 
 void destroy_part(struct part *part)
 {
 	const char *wrong = selection_wrong(part->request);
 	struct status s = field_invalid("select", wrong);
-	struct sandbox *sandbox = NULL;
 
 	if (wrong) {
 		part_end(part, &s, NULL);
 		return;
 	}
 	part->running = 1; /* ours, until the walk is over */
-	if (!destroys_one(part, &sandbox)) {
+	if (destroys_one(part->request))
+		destroy_more(&part->mail, part->shard);
+	else
 		part_again(part, destroy_more);
-		return;
-	}
-	if (sandbox)
-		sandbox_destroy(sandbox, DSEC_CAUSE_DESTROYED, part);
-	if (--part->running == 0)
-		part_end(part, NULL, NULL);
 }
 
 /* ---- list ---- */

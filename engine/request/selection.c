@@ -108,6 +108,11 @@ uint32_t selection_names(const struct request *request)
 	return request->body.select.count + (subject->hi || subject->lo);
 }
 
+void selection_back(struct part *part)
+{
+	part->started--;
+}
+
 struct sandbox *selection_next(struct part *part, uint32_t *steps)
 {
 	const struct request *request = part->request;

@@ -31,6 +31,8 @@ struct sandbox *selection_next(struct part *part, uint32_t *steps);
 bool selection_was_named(const struct part *part);
 /* How many are named. */
 uint32_t selection_names(const struct request *request);
+/* The last one that it gave is to be given again. */
+void selection_back(struct part *part);
 bool selection_is_over(const struct part *part);
 /* What comparing a sandbox's labels with these takes of *steps. */
 void selection_count(const struct sandbox *sandbox, const struct dsec_wire_items *labels,

@@ -303,6 +303,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->box->spec = (struct box_spec){
 		.id_hi = sandbox->id.hi,
 		.id_lo = sandbox->id.lo,
+		.whose = request->client,
 		.image = sandbox->image->number,
 		.network = is_policed ? BOX_NETWORK_EGRESS : network_of(sandbox->network),
 		.network_group = request->tenant->index, /* nobody else is in it */

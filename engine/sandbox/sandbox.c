@@ -100,6 +100,7 @@ void sandbox_free(struct sandbox *sandbox)
 	struct shard *shard = sandbox->shard;
 
 	timer_clear(&shard->timers, &sandbox->expiry);
+	sandbox_end_over(sandbox);
 	shard->quarantined -= sandbox->state == DSEC_STATE_QUARANTINED;
 	shard->backend->class->box_free(sandbox->box);
 	if (sandbox->image)
@@ -270,6 +271,7 @@ void sandbox_quarantine(struct sandbox *sandbox)
 	sandbox->state = DSEC_STATE_QUARANTINED;
 	news_of_sandbox(sandbox, DSEC_TOPIC_QUARANTINED);
 	shard->quarantined++;
+	sandbox_end_over(sandbox);
 	sandbox_deadline(sandbox, QUARANTINE_RETRY_S);
 	execs_overdue(sandbox);
 	waiters_tell(sandbox, &s);
@@ -453,61 +455,6 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 	files_end(sandbox, &ended);
 	forwards_end(sandbox);
 	sandbox->shard->backend->class->box_unwind(sandbox->box);
-}
-
-/* ---- all of them, or all of a connection that ended: some per turn ---- */
-
-enum { ENDS_PER_TURN = 64 };
-
-static bool sandbox_is_of(const struct sandbox *sandbox, const struct shard *shard, uint64_t client)
-{
-	return shard->stopping ||
-	       (sandbox->client == client && sandbox->on_disconnect == DSEC_DISCONNECT_DESTROY);
-}
-
-static void ending_more(struct mail *mail, void *owner)
-{
-	struct ending *ending = container_of(mail, struct ending, mail);
-	struct shard *shard = owner;
-
-	for (int ended = 0; shard->sandboxes_live && ending->at < shard->sandboxes.count;) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, ending->at++);
-
-		if (!sandbox || !sandbox_is_of(sandbox, shard, ending->client))
-			continue;
-		sandbox_destroy(sandbox,
-				shard->stopping ? DSEC_CAUSE_STOPPED : DSEC_CAUSE_DISCONNECTED,
-				NULL);
-		if (++ended == ENDS_PER_TURN) {
-			shard_send(shard, shard, mail);
-			return;
-		}
-	}
-	if (ending != &shard->ending)
-		free(ending);
-}
-
-void sandboxes_destroy_all(struct shard *shard)
-{
-	shard->ending.mail.deliver = ending_more;
-	ending_more(&shard->ending.mail, shard);
-}
-
-void sandboxes_disconnect(struct shard *shard, uint64_t client)
-{
-	struct node *node = shard->node;
-
-	for (uint32_t i = 0; i < node->shard_count; i++) {
-		struct ending *ending = calloc(1, sizeof *ending);
-
-		if (!ending) {
-			log_error("disconnect not told shard=%u err=ENOMEM, continuing", i);
-			continue; /* their ttl ends them */
-		}
-		ending->client = client;
-		ending->mail.deliver = ending_more;
-		shard_send(shard, node->shards[i], &ending->mail);
-	}
 }
 
 /* ---- selections ---- */

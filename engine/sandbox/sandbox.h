@@ -80,9 +80,11 @@ struct sandbox {
 	uint32_t network;		    /* enum dsec_network */
 	uint64_t cgroup_id;		    /* while it is watched, see engine/integrity */
 	struct sandbox *next_watched;
-	struct account *account;   /* NULL: it broke no rule */
-	uint32_t taint;		   /* bits 1 << enum dsec_anomaly; it stays */
-	bool wanted_gone;	   /* destroy as soon as it is built */
+	struct account *account; /* NULL: it broke no rule */
+	uint32_t taint;		 /* bits 1 << enum dsec_anomaly; it stays */
+	bool wanted_gone;	 /* destroy as soon as it is built */
+	bool ends_counted;	 /* among the ends of `ender` */
+	uint64_t ender;
 	uint32_t leaves_throttled; /* now */
 	uint64_t throttles, throttled_us;
 	struct image *image;   /* used until it is freed; NULL: not described yet */
@@ -99,6 +101,12 @@ static inline uint16_t sandbox_event_flags(const struct sandbox *sandbox)
 {
 	return sandbox->network == DSEC_NETWORK_EGRESS_UNPOLICED ? DSEC_EVENT_UNPOLICED : 0;
 }
+
+/* Who wants sandboxes gone, and the walk over them. */
+struct ender {
+	uint64_t client;
+	struct walk_turn *walk;
+};
 
 /* Creating, for this tenant; NULL when there is no room, and *ret_limit says of what. */
 struct sandbox *sandbox_new(struct tenancy *tenancy, const char **ret_limit);
@@ -128,6 +136,14 @@ uint64_t sandbox_ttl_ms(const struct sandbox *sandbox);
  * when it is gone.
  */
 void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter);
+/*
+ * The same for a walk over many, in whose middle clients wait for each other: -EAGAIN, and nothing
+ * happened, while as many end as may for this client at once. `walk` goes on when one has ended.
+ */
+int sandbox_destroy_in_turn(struct sandbox *sandbox, enum dsec_cause cause, struct part *waiter,
+			    const struct ender *ender);
+/* It has ended, or nobody waits for that any more: one more may. */
+void sandbox_end_over(struct sandbox *sandbox);
 /* Its lifetime or what counts for it changed: when it ends is reckoned anew. */
 void sandbox_reckon(struct sandbox *sandbox);
 /* What the governor did to a sandbox's box. */

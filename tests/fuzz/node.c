@@ -189,7 +189,6 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	shard->number = number;
 	shard->local_last = &shard->local;
 	shard->begins_last = &shard->begins;
-	shard->walks_last = &shard->walks;
 	r = timers_init(&shard->timers, 1024);
 	r |= pool_init(&shard->sandboxes, sizeof(struct sandbox), FUZZ_SANDBOXES);
 	shard->execs_max = FUZZ_EXECS;
@@ -197,6 +196,7 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
 	r |= functions_init(shard);
 	r |= shares_init(&shard->shares, FUZZ_EXECS, FUZZ_EXECS - 1);
+	r |= shares_init(&shard->ends, FUZZ_SANDBOXES, 2); /* few, so that walks wait */
 	r |= tenancies_init(shard);
 	r |= io_open(&options, &shard->io);
 	assert(r == 0);
@@ -220,7 +220,9 @@ static void shard_unmake(struct shard *shard)
 {
 	assert(!shard->local);
 	assert(!shard->begins);
-	assert(!shard->walks);
+	assert(!shard->walks.count);
+	assert(!shard->ends.count);
+	assert(!shard->ends_waiting.count);
 	assert(!shard->awake);
 	assert(!shard->announce);
 	for (uint32_t i = 0; i <= shard->node->tenant_count; i++)
@@ -235,6 +237,7 @@ static void shard_unmake(struct shard *shard)
 	tenancies_done(shard);
 	assert(!shard->shares.count);
 	shares_done(&shard->shares);
+	shares_done(&shard->ends);
 	pool_done(&shard->requests);
 	sinks_done(&shard->sinks);
 	functions_done(shard);
@@ -333,7 +336,7 @@ static bool node_moves(const struct fuzz_node *node)
 
 	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
 		moves |= node->shards[i]->local || node->shards[i]->begins ||
-			 node->shards[i]->walks;
+			 node->shards[i]->walks.count;
 	return moves;
 }
 

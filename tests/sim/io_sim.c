@@ -321,6 +321,12 @@ void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events)
 	op_submit(io, op, (struct world_op){ WORLD_POLL_ONCE, fd, NULL, events });
 }
 
+void io_open_folder(struct io *io, struct io_op *op, int folder_fd, const char *path)
+{
+	(void)path; /* the world has one folder only */
+	op_submit(io, op, (struct world_op){ WORLD_OPEN, folder_fd, NULL, 0 });
+}
+
 void io_close_fd(struct io *io, struct io_op *op, int fd)
 {
 	op_submit(io, op, (struct world_op){ WORLD_CLOSE, fd, NULL, 0 });
@@ -407,6 +413,8 @@ static int flight_result(struct world *world, struct flight *f)
 	case WORLD_POLL:
 	case WORLD_POLL_ONCE:
 		return (int)what->bytes;
+	case WORLD_OPEN:
+		return what->fd;
 	case WORLD_CLOSE:
 		return 0;
 	case WORLD_WAIT_PID:

@@ -234,7 +234,7 @@ static uint64_t trial_run(uint64_t seed, struct trial *trial)
 
 		CHECK(turn < TURNS_MAX);
 		CHECK(io_turn(loop->io, timers_next(&loop->timers)) >= 0);
-		timers_run(&loop->timers, io_now_ns(loop->io));
+		timers_run(&loop->timers, io_now_ns(loop->io), UINT32_MAX);
 		limits_check(loop);
 		items_stir(trial, turn);
 	}

@@ -284,7 +284,7 @@ static void clock_move(struct walk *walk, uint64_t ms)
 
 	while (io_now_ns(walk->host.io) < end_ns)
 		cr_assert_geq(io_turn(walk->host.io, end_ns), 0);
-	timers_run(&walk->timers, io_now_ns(walk->host.io));
+	timers_run(&walk->timers, io_now_ns(walk->host.io), UINT32_MAX);
 }
 
 Test(flow, limit_turns_round_with_its_own_error)

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -270,6 +271,30 @@ Test(io, poll_tells_of_each_new_event)
 	io_cancel(io, &probe.op);
 	turn_until(io, &probe, 4);
 	cr_assert_not(probe.more);
+	io_close(io);
+}
+
+Test(io, open_folder_gives_a_folder_and_nothing_else)
+{
+	struct io *io = io_new(8);
+	struct probe probe = { .op.done = probe_done };
+	int root = open("/", O_PATH | O_CLOEXEC);
+	struct stat found, wanted;
+
+	io_open_folder(io, &probe.op, root, "proc/self");
+	turn_until(io, &probe, 1);
+	cr_assert_eq(probe.res, -ENOTDIR, "a link to a folder is none");
+	io_open_folder(io, &probe.op, root, "proc/sys");
+	turn_until(io, &probe, 2);
+	cr_assert_geq(probe.res, 0);
+	cr_assert_eq(fcntl(probe.res, F_GETFD), FD_CLOEXEC);
+	cr_assert_eq(fcntl(probe.res, F_GETFL) & O_PATH, O_PATH);
+	cr_assert_eq(fstat(probe.res, &found), 0);
+	cr_assert_eq(stat("/proc/sys", &wanted), 0);
+	cr_assert_eq(found.st_ino, wanted.st_ino);
+	io_open_folder(io, &probe.op, root, "none/of/these");
+	turn_until(io, &probe, 3);
+	cr_assert_eq(probe.res, -ENOENT);
 	io_close(io);
 }
 

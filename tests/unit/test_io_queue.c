@@ -485,3 +485,55 @@ Test(io_queue, mail_to_a_closed_loop_is_counted_as_lost)
 	io_close(a.io);
 	io_close(b.io);
 }
+
+/* ---- what a turn may take ---- */
+
+struct worker {
+	struct io_op op;
+	struct io *io;
+	unsigned *order, *count, number;
+};
+
+/* Longer than the ops of a turn may take. */
+static void worker_done(struct io_op *op, int res)
+{
+	struct worker *worker = container_of(op, struct worker, op);
+	uint64_t until_ns = io_clock_ns(worker->io) + MS;
+
+	(void)res; /* the descriptor is bad on purpose: it completes at once */
+	while (io_clock_ns(worker->io) < until_ns)
+		;
+	worker->order[(*worker->count)++] = worker->number;
+}
+
+/* Mail that came after all of them is read before most; none is lost, and their order stays. */
+Test(io_queue, many_slow_ops_hold_up_neither_a_turn_nor_mail)
+{
+	enum { WORKERS = 12, TURN_MAX = 4 };
+	struct worker workers[WORKERS] = { 0 };
+	unsigned order[WORKERS], count = 0;
+	struct reader a, b;
+	struct note note = { .mail.deliver = note_read };
+
+	reader_open(&a);
+	b = (struct reader){ .io = NULL };
+	cr_assert_eq(io_open(&(struct io_options){ .entries = 2 * WORKERS, .owner = &b }, &b.io),
+		     0);
+	for (unsigned i = 0; i < WORKERS; i++) {
+		workers[i] = (struct worker){ { .done = worker_done }, b.io, order, &count, i };
+		io_read(b.io, &workers[i].op, -1, NULL, 0);
+	}
+	cr_assert_eq(io_turn(b.io, UINT64_MAX), TURN_MAX);
+	mail_send(a.io, b.io, &note.mail);
+	cr_assert_eq(io_turn(a.io, 0), 0);
+	cr_assert_eq(b.seen, 0);
+	/* It does not wait for what is to come, as long as something is left. */
+	cr_assert_eq(io_turn(b.io, UINT64_MAX), TURN_MAX + 1);
+	cr_assert_eq(b.seen, 1);
+	while (count < WORKERS)
+		cr_assert_gt(io_turn(b.io, UINT64_MAX), 0);
+	for (unsigned i = 0; i < WORKERS; i++)
+		cr_assert_eq(order[i], i);
+	io_close(a.io);
+	io_close(b.io);
+}

@@ -59,7 +59,7 @@ Test(timer, heap_agrees_with_a_list)
 			now_ns += (chance >> 20) % 3000;
 			for (unsigned i = 0; i < MANY; i++)
 				due += alarms[i].wanted_ns && alarms[i].wanted_ns <= now_ns;
-			cr_assert_eq(timers_run(&timers, now_ns), due);
+			cr_assert_eq(timers_run(&timers, now_ns, UINT32_MAX), due);
 			break;
 		case 1:
 		case 2:
@@ -98,7 +98,10 @@ Test(timer, earlier_deadlines_expire_first)
 		alarms[i] = (struct alarm){ .timer.expired = order_expired, .last_ns = &last_ns };
 		cr_assert_eq(timer_set(&timers, &alarms[i].timer, (i * 37 + 11) % 100), 0);
 	}
-	cr_assert_eq(timers_run(&timers, 1000), 100);
+	/* No more than asked for at a time, and the others after them. */
+	cr_assert_eq(timers_run(&timers, 1000, 30), 30);
+	cr_assert_eq(last_ns, 29);
+	cr_assert_eq(timers_run(&timers, 1000, UINT32_MAX), 70);
 	cr_assert_eq(last_ns, 99);
 	timers_done(&timers);
 }
@@ -129,7 +132,7 @@ Test(timer, one_set_into_the_past_again_does_not_hold_the_loop)
 
 	cr_assert_eq(timers_init(&timers, 4), 0);
 	cr_assert_eq(timer_set(&timers, &alarm.timer, 1), 0);
-	cr_assert_eq(timers_run(&timers, 10), 1);
+	cr_assert_eq(timers_run(&timers, 10, UINT32_MAX), 1);
 	cr_assert_eq(alarm.expired, 1);
 	cr_assert(timer_is_set(&alarm.timer));
 	timers_done(&timers);

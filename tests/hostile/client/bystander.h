@@ -25,8 +25,7 @@ struct bystander {
 	bool has_sandbox, failed;
 	struct dsec_id sandbox;
 	uint32_t exec_count, exec_us[BYSTANDER_SAMPLES];
-	/* When it has ended: its own part of the process' CPU time and sleeps, and of its threads the
-	 * most that there were at a time, this one among them. */
+	/* When it has ended: its CPU time and sleeps; most threads of the process at once. */
 	struct effort effort;
 };
 
