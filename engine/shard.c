@@ -234,7 +234,6 @@ int shard_start(struct node *node, uint32_t number, struct shard **ret)
 	shard->config = node->config;
 	shard->number = number;
 	shard->local_last = &shard->local;
-	shard->begins_last = &shard->begins;
 	starting.shard = shard;
 	r = -pthread_create(&shard->thread, NULL, shard_main, &starting);
 	if (r < 0) {

@@ -93,10 +93,10 @@ struct shard {
 	struct channel *awake, *announce;
 	uint32_t backlogged; /* channels that wait for room in the client's memory */
 	uint64_t id_sequence;
-	uint32_t rotation;		    /* where the next single create goes */
-	struct mail *local, **local_last;   /* to itself */
-	struct mail *begins, **begins_last; /* beginnings of requests, in order: some per turn */
-	struct turns walks;		    /* pieces of long walks: one per turn */
+	uint32_t rotation;		  /* where the next single create goes */
+	struct mail *local, **local_last; /* to itself */
+	struct turns begins;		  /* beginnings of requests: some per turn */
+	struct turns walks;		  /* pieces of long walks: one per turn */
 	pthread_t thread;
 	int start_error;
 	uint64_t slow_seen; /* callbacks over 1 ms, logged so far */
@@ -127,10 +127,11 @@ void shard_turn(struct shard *shard);
 /* Mail to any shard, this one too; delivered by its loop. */
 void shard_send(struct shard *from, struct shard *to, struct mail *mail);
 /*
- * Mail to itself that begins a part of a request, or cancels it: in order, and behind other mail
- * when those before it took long. So nothing else may count on one that was sent before it.
+ * Mail to itself that begins a client's part of a request, or cancels it: each client's in order,
+ * clients in turn, and behind other mail when those before it took long. So nothing else may count
+ * on one that was sent before it.
  */
-void shard_begin(struct shard *shard, struct mail *mail);
+void shard_begin(struct shard *shard, struct walk_turn *walk, uint64_t client);
 /*
  * Mail to itself that is a piece of a client's long work, at most a few hundred microseconds: of
  * these only one is delivered per turn, so that many of them delay nobody, and clients take turns.

@@ -35,7 +35,7 @@ void shard_send(struct shard *from, struct shard *to, struct mail *mail)
 }
 
 /*
- * What a delivery sends to this shard again waits for the next turn. None may stay for longer: that
+ * What a delivery sends to this shard again waits for the next pass. None may stay for longer: that
  * a connection has ended must be known before other shards answer for it.
  */
 static void shard_deliver_local(struct shard *shard)
@@ -54,11 +54,17 @@ static void shard_deliver_local(struct shard *shard)
 	}
 }
 
-void shard_begin(struct shard *shard, struct mail *mail)
+void shard_begin(struct shard *shard, struct walk_turn *walk, uint64_t client)
 {
-	mail->next = NULL;
-	*shard->begins_last = mail;
-	shard->begins_last = &mail->next;
+	turns_add(&shard->begins, &walk->turn, client);
+}
+
+/* Whose turn it is; NULL: nobody waits. */
+static struct mail *mail_in_turn(struct turns *turns)
+{
+	struct turn *turn = turns_take(turns);
+
+	return turn ? container_of(turn, struct walk_turn, turn)->mail : NULL;
 }
 
 /* A client may have a ring full of the longest ones: when they took their time, a turn goes by. */
@@ -66,14 +72,11 @@ static void shard_begin_some(struct shard *shard)
 {
 	const uint64_t until_ns = io_clock_ns(shard->io) + BEGIN_NS;
 	uint64_t now_ns = 0;
+	struct mail *mail;
 
-	while (shard->begins && now_ns <= until_ns) {
-		struct mail *mail = shard->begins;
+	while (now_ns <= until_ns && (mail = mail_in_turn(&shard->begins))) {
 		const uintptr_t deliver = (uintptr_t)mail->deliver;
 
-		shard->begins = mail->next;
-		if (!shard->begins)
-			shard->begins_last = &shard->begins;
 		mail->deliver(mail, shard);
 		now_ns = io_account(shard->io, deliver);
 	}
@@ -86,13 +89,10 @@ void shard_walk(struct shard *shard, struct walk_turn *walk, uint64_t client)
 
 static void shard_walk_on(struct shard *shard)
 {
-	struct turn *turn = turns_take(&shard->walks);
-	struct mail *mail;
+	struct mail *mail = mail_in_turn(&shard->walks);
 
-	if (!turn)
-		return;
-	mail = container_of(turn, struct walk_turn, turn)->mail;
-	mail->deliver(mail, shard);
+	if (mail)
+		mail->deliver(mail, shard);
 }
 
 /* ---- the loop ---- */
@@ -102,7 +102,8 @@ static uint64_t shard_wait_until(struct shard *shard, bool more)
 	uint64_t until = timers_next(&shard->timers);
 
 	/* Mail to itself is looked at last: channels_rest() sends some. */
-	if (more || shard->walks.count || channels_rest(shard) || shard->local || shard->begins)
+	if (more || shard->walks.count || channels_rest(shard) || shard->local ||
+	    shard->begins.count)
 		return 0;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
@@ -142,6 +143,7 @@ void shard_turn(struct shard *shard)
 	shard_begin_some(shard);
 	shard_walk_on(shard);
 	(void)io_account(shard->io, (uintptr_t)shard_walk_on);
+	shard_deliver_local(shard); /* of what was short the answer goes out in this turn */
 	tenancies_tell(shard);
 	channels_announce(shard);
 	(void)io_account(shard->io, (uintptr_t)channels_announce);

@@ -30,7 +30,10 @@ struct pending_event {
 };
 
 /* Rings for nothing: so many at once and a second, then a rest. */
-enum { IDLE_RINGS_MAX = 64, IDLE_RINGS_PER_S = 10000, DOORBELL_REST_NS = 1000000 };
+enum { IDLE_RINGS_MAX = 64, IDLE_RINGS_PER_S = 1000, DOORBELL_REST_NS = 1000000 };
+
+/* Of a turn, for taking requests: of the channels that are left the next turn takes first. */
+enum { DRAIN_NS = 100000 };
 
 static void channel_wake_up(struct channel *channel);
 static void doorbell_rang(struct io_op *op, int res);
@@ -224,12 +227,33 @@ static bool ring_take(struct channel *channel, uint32_t *bytes)
 
 static void channel_flush(struct channel *channel);
 
+/* Those before this one were looked at, and come after it in the next turn. */
+static void awake_from(struct shard *shard, struct channel *next)
+{
+	struct channel **link = &shard->awake, *last = next;
+
+	while (*link != next)
+		link = &(*link)->next_awake;
+	*link = NULL;
+	while (last->next_awake)
+		last = last->next_awake;
+	last->next_awake = shard->awake;
+	shard->awake = next;
+}
+
 bool channels_drain(struct shard *shard)
 {
+	const uint64_t until_ns = io_clock_ns(shard->io) + DRAIN_NS;
+	uint64_t now_ns = 0;
 	bool more = false;
 
 	for (struct channel *channel = shard->awake; channel; channel = channel->next_awake) {
 		uint32_t taken = 0, bytes = 0;
+
+		if (now_ns > until_ns) {
+			awake_from(shard, channel);
+			return true;
+		}
 
 		if (channel->is_backlogged)
 			channel_flush(channel);
@@ -237,7 +261,7 @@ bool channels_drain(struct shard *shard)
 		       bytes < CHANNEL_DRAIN_BYTES_MAX && ring_take(channel, &bytes))
 			taken++;
 		if (taken)
-			(void)io_account(shard->io, (uintptr_t)channels_drain);
+			now_ns = io_account(shard->io, (uintptr_t)channels_drain);
 		more |= taken == CHANNEL_DRAIN_MAX || bytes >= CHANNEL_DRAIN_BYTES_MAX;
 	}
 	return more;

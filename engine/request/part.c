@@ -1,6 +1,7 @@
 /*
- * What an op says of its part: events on their way home, more work for a later turn, and the end.
- * Called by the ops on the part's shard. A part's events arrive in order, and before its end.
+ * A part on its shard: its beginning, when it is its client's turn, and what its op says of it:
+ * events on their way home, more work for a later turn, and the end. Called by request.c and the
+ * ops. A part's events arrive in order, and before its end.
  */
 #include "engine/request/request.h"
 
@@ -11,6 +12,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/client/channel.h"
+#include "engine/request/request_ops.h"
 #include "engine/shard.h"
 
 struct event_mail {
@@ -19,6 +21,37 @@ struct event_mail {
 	struct dsec_ring_event event;
 	char payload[];
 };
+
+/* ---- the beginning, on its shard ---- */
+
+static void part_arrived(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+
+	(void)owner; /* part->shard */
+	if (claim_of_part(part))
+		op_of(part->request)->run(part);
+}
+
+static void part_takes_turn(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, mail);
+
+	(void)owner; /* part->shard */
+	part->mail.deliver = part_arrived;
+	part->walk.mail = &part->mail;
+	shard_begin(part->shard, &part->walk, part->request->client);
+}
+
+void part_send(struct part *part, uint32_t started)
+{
+	part->started = started;
+	part->mail.deliver = part_takes_turn;
+	if (part->shard == part->request->home)
+		part_takes_turn(&part->mail, part->shard);
+	else
+		shard_send(part->request->home, part->shard, &part->mail);
+}
 
 /* ---- events ---- */
 

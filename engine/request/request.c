@@ -151,31 +151,6 @@ static void request_settle(struct request *request)
 	request_free(request);
 }
 
-static void part_arrived(struct mail *mail, void *owner)
-{
-	struct part *part = container_of(mail, struct part, mail);
-
-	(void)owner; /* part->shard */
-	if (claim_of_part(part))
-		op_of(part->request)->run(part);
-}
-
-static void part_mail(struct part *part, struct mail *mail)
-{
-	if (part->shard == part->request->home)
-		shard_begin(part->shard, mail);
-	else
-		shard_send(part->request->home, part->shard, mail);
-}
-
-/* `started`: what the parts before it did, where they take turns. */
-static void part_send(struct part *part, uint32_t started)
-{
-	part->started = started;
-	part->mail.deliver = part_arrived;
-	part_mail(part, &part->mail);
-}
-
 void request_part_home(struct mail *mail, void *owner)
 {
 	struct part *part = container_of(mail, struct part, mail);
@@ -220,6 +195,17 @@ static void cancel_arrived(struct mail *mail, void *owner)
 	shard_send(part->shard, part->request->home, &part->cancel_mail);
 }
 
+/* Behind the beginning, which takes its turn too. */
+static void cancel_takes_turn(struct mail *mail, void *owner)
+{
+	struct part *part = container_of(mail, struct part, cancel_mail);
+
+	(void)owner; /* part->shard */
+	part->cancel_mail.deliver = cancel_arrived;
+	part->cancel_walk.mail = &part->cancel_mail;
+	shard_begin(part->shard, &part->cancel_walk, part->request->client);
+}
+
 static void request_cancel(struct request *request)
 {
 	const struct op_info *op = op_of(request);
@@ -232,9 +218,12 @@ static void request_cancel(struct request *request)
 	for (uint32_t i = 0; i < request->part_count; i++) {
 		struct part *part = &request->parts[i];
 
-		part->cancel_mail.deliver = cancel_arrived;
 		request_hold(request);
-		part_mail(part, &part->cancel_mail);
+		part->cancel_mail.deliver = cancel_takes_turn;
+		if (part->shard == request->home)
+			cancel_takes_turn(&part->cancel_mail, part->shard);
+		else
+			shard_send(request->home, part->shard, &part->cancel_mail);
 	}
 }
 

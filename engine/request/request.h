@@ -24,9 +24,9 @@ struct tenant;
 struct emission;
 
 struct part {
-	struct mail mail;	 /* out, then home */
-	struct mail cancel_mail; /* out, then home */
-	struct walk_turn walk;	 /* with `mail`, on its shard */
+	struct mail mail;		    /* out, then home */
+	struct mail cancel_mail;	    /* out, then home */
+	struct walk_turn walk, cancel_walk; /* with `mail`, `cancel_mail`, on its shard */
 	struct request *request;
 	struct shard *shard;   /* where it runs */
 	uint32_t first, count; /* create: indices first .. first + count - 1 */
@@ -130,6 +130,12 @@ void part_repeat(struct part *part, const struct dsec_ring_event *event, const c
 
 /* Delivered at the request's home, behind all that the part emitted. */
 void request_part_home(struct mail *mail, void *owner);
+
+/*
+ * From home: it begins on its shard, when it is its client's turn. `started`: what the parts before
+ * it did, where they take turns.
+ */
+void part_send(struct part *part, uint32_t started);
 
 /* ---- for the ops, on the part's shard ---- */
 

@@ -188,7 +188,6 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	shard->config = &node->config;
 	shard->number = number;
 	shard->local_last = &shard->local;
-	shard->begins_last = &shard->begins;
 	r = timers_init(&shard->timers, 1024);
 	r |= pool_init(&shard->sandboxes, sizeof(struct sandbox), FUZZ_SANDBOXES);
 	shard->execs_max = FUZZ_EXECS;
@@ -219,7 +218,7 @@ static void tenancy_expect_idle(const struct tenancy *tenancy)
 static void shard_unmake(struct shard *shard)
 {
 	assert(!shard->local);
-	assert(!shard->begins);
+	assert(!shard->begins.count);
 	assert(!shard->walks.count);
 	assert(!shard->ends.count);
 	assert(!shard->ends_waiting.count);
@@ -335,7 +334,7 @@ static bool node_moves(const struct fuzz_node *node)
 	bool moves = kernel_moved(node->kernel);
 
 	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
-		moves |= node->shards[i]->local || node->shards[i]->begins ||
+		moves |= node->shards[i]->local || node->shards[i]->begins.count ||
 			 node->shards[i]->walks.count;
 	return moves;
 }
