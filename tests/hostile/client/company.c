@@ -78,25 +78,38 @@ static void *burn(void *argument)
 	return NULL;
 }
 
-int company_burns(const struct effort *effort, uint64_t until_us)
+static int burners_start(struct burner *burners, const struct effort *effort, uint64_t until_us)
 {
-	struct burner burners[BURNERS_MAX];
-	uint32_t wanted = effort->threads, count = 0;
+	const struct burner one = {
+		.until_us = until_us,
+		.piece_us = effort->cpu_us / (effort->pieces + 1) + 1,
+		.wall_per_cpu =
+			(double)effort->elapsed_us * effort->threads / (double)(effort->cpu_us + 1),
+	};
 	int r = 0;
 
-	if (wanted > BURNERS_MAX || !wanted)
-		return -ERANGE;
-	for (; r >= 0 && count < wanted; count += r >= 0) {
-		burners[count] = (struct burner){
-			.until_us = until_us,
-			.piece_us = effort->cpu_us / (effort->pieces + 1) + 1,
-			.wall_per_cpu =
-				(double)effort->elapsed_us * wanted / (double)(effort->cpu_us + 1),
-		};
-		r = -pthread_create(&burners[count].thread, NULL, burn, &burners[count]);
+	for (uint32_t i = 0; r >= 0 && i < effort->threads; i++) {
+		burners[i] = one;
+		r = -pthread_create(&burners[i].thread, NULL, burn, &burners[i]);
+		if (r < 0)
+			burners[i].until_us = 0;
 	}
-	for (uint32_t i = 0; i < count; i++)
-		(void)pthread_join(burners[i].thread, NULL);
+	return r;
+}
+
+int company_burns(const struct efforts *efforts, uint64_t until_us)
+{
+	struct burner burners[BURNERS_MAX] = { 0 };
+	int r;
+
+	if (efforts->own.threads + efforts->others.threads > BURNERS_MAX)
+		return -ERANGE;
+	r = burners_start(burners, &efforts->own, until_us);
+	if (r >= 0)
+		r = burners_start(burners + efforts->own.threads, &efforts->others, until_us);
+	for (uint32_t i = 0; i < BURNERS_MAX; i++)
+		if (burners[i].until_us)
+			(void)pthread_join(burners[i].thread, NULL);
 	return r;
 }
 

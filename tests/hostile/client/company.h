@@ -9,7 +9,7 @@
 
 struct scene;
 
-/* What the threads of an attack took, all together. */
+/* What some threads took, all together. */
 struct effort {
 	uint64_t elapsed_us, cpu_us;
 	uint64_t pieces; /* how often one of them slept */
@@ -20,11 +20,16 @@ struct effort {
 void effort_of_process(struct effort *ret);
 void effort_of_thread(struct effort *ret);
 
+/* Of a claim: its own thread, which asks and sleeps, and those that it starts, which may not. */
+struct efforts {
+	struct effort own, others;
+};
+
 /*
- * As many threads, which take as much CPU time in as many pieces and do nothing with it, until
- * then. 0 or -errno.
+ * As many threads of each sort, which take as much CPU time in as many pieces and do nothing with
+ * it, until then. 0 or -errno.
  */
-int company_burns(const struct effort *effort, uint64_t until_us);
+int company_burns(const struct efforts *efforts, uint64_t until_us);
 /* A good client that keeps the shards busy: no-ops to each, 64 under way at a time. */
 bool company_asks(const struct scene *scene, uint64_t until_us);
 /* One that keeps the workers busy: sandboxes are made, run a program each and go, 32 at a time. */

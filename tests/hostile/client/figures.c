@@ -23,7 +23,7 @@ static const char *const company_names[COMPANIES] = { "alone", "beside", "burner
 struct slice {
 	struct bystander_share noops, execs;
 	uint64_t long_callbacks, sandboxes_made;
-	struct effort effort; /* of the company, the bystander's left out */
+	struct efforts efforts; /* of the company, the bystander's left out */
 };
 
 struct rounds {
@@ -47,9 +47,9 @@ static bool attack(const struct claim *claim, struct scene *scene, uint64_t end_
 	return holds;
 }
 
-/* `effort`: of the claim, which the burner takes too. */
+/* `efforts`: of the claim, which the burner takes too. */
 static bool company_keep(const struct claim *claim, struct scene *scene, enum company company,
-			 const struct effort *effort)
+			 const struct efforts *efforts)
 {
 	uint64_t end_us = claim_now_us() + SLICE_US;
 
@@ -57,7 +57,7 @@ static bool company_keep(const struct claim *claim, struct scene *scene, enum co
 	case BESIDE:
 		return attack(claim, scene, end_us);
 	case BURNER:
-		CHECK(company_burns(effort, end_us) == 0);
+		CHECK(company_burns(efforts, end_us) == 0);
 		return true;
 	case ASKER:
 		return company_asks(scene, end_us);
@@ -71,31 +71,45 @@ static bool company_keep(const struct claim *claim, struct scene *scene, enum co
 	return true;
 }
 
-static struct effort effort_between(const struct effort *from, const struct effort *to,
-				    const struct effort *bystander)
+/* What `ret` was at the beginning: what came since then, and of what `less` is not. */
+static void effort_since(struct effort *ret, const struct effort *now, const struct effort *less)
 {
-	return (struct effort){
-		.elapsed_us = to->elapsed_us - from->elapsed_us,
-		.cpu_us = to->cpu_us - from->cpu_us - bystander->cpu_us,
-		.pieces = to->pieces - from->pieces - bystander->pieces,
-		.threads = bystander->threads - 1,
-	};
+	ret->elapsed_us = now->elapsed_us - ret->elapsed_us;
+	ret->cpu_us = now->cpu_us - ret->cpu_us - less->cpu_us;
+	ret->pieces = now->pieces - ret->pieces - less->pieces;
+}
+
+/* Since the two were read, in this thread and process. */
+static void efforts_since(struct efforts *ret, const struct effort *bystander)
+{
+	const struct effort none = { 0 };
+	struct effort own, all, less;
+
+	effort_of_thread(&own);
+	effort_of_process(&all);
+	effort_since(&ret->own, &own, &none);
+	less = ret->own;
+	less.cpu_us += bystander->cpu_us;
+	less.pieces += bystander->pieces;
+	effort_since(&ret->others, &all, &less);
+	ret->own.threads = 1;
+	ret->others.threads = bystander->threads > 2 ? bystander->threads - 2 : 0;
 }
 
 static bool slice_run(const struct claim *claim, struct scene *scene, enum company company,
-		      const struct effort *effort, struct slice *ret)
+		      const struct efforts *efforts, struct slice *ret)
 {
 	struct dsec_holdings before, after;
-	struct effort from, to;
 	bool holds;
 
 	CHECK(scene_settles(scene, SETTLE_MS));
 	CHECK(scene_holdings(scene, &before) == 0);
-	effort_of_process(&from);
+	effort_of_thread(&ret->efforts.own);
+	effort_of_process(&ret->efforts.others);
 	CHECK(bystander_start(&scene->bystander) == 0);
-	holds = company_keep(claim, scene, company, effort);
+	holds = company_keep(claim, scene, company, efforts);
 	bystander_join(&scene->bystander);
-	effort_of_process(&to);
+	efforts_since(&ret->efforts, &scene->bystander.effort);
 	CHECK(holds);
 	CHECK(!scene->bystander.failed);
 	CHECK(scene_holdings(scene, &after) == 0);
@@ -105,7 +119,6 @@ static bool slice_run(const struct claim *claim, struct scene *scene, enum compa
 	CHECK(ret->execs.count > 0);
 	ret->long_callbacks = after.callbacks_over_1ms - before.callbacks_over_1ms;
 	ret->sandboxes_made = after.created_total - before.created_total;
-	ret->effort = effort_between(&from, &to, &scene->bystander.effort);
 	return true;
 }
 
@@ -178,15 +191,23 @@ static uint64_t long_callbacks(const struct rounds *rounds, enum company company
 	return sum;
 }
 
+static void effort_print(const struct effort *e)
+{
+	if (e->threads)
+		printf(" (%u) %" PRIu64 " in %" PRIu64, e->threads, e->cpu_us * 100 / e->elapsed_us,
+		       e->pieces * 1000000 / e->elapsed_us);
+}
+
 /* Of the last round: what the burner took is to be what the claim took. */
 static void efforts_print(const struct rounds *rounds)
 {
 	printf("  percent of a CPU, pieces a second:");
 	for (int i = ALONE; i < COMPANIES; i++) {
-		const struct effort *e = &rounds->slices[i][rounds->count - 1].effort;
+		const struct efforts *e = &rounds->slices[i][rounds->count - 1].efforts;
 
-		printf(" %s %" PRIu64 " in %" PRIu64, company_names[i],
-		       e->cpu_us * 100 / e->elapsed_us, e->pieces * 1000000 / e->elapsed_us);
+		printf(" %s", company_names[i]);
+		effort_print(&e->own);
+		effort_print(&e->others);
 	}
 	putchar('\n');
 }
@@ -226,7 +247,7 @@ static bool round_run(const struct claim *claim, struct scene *scene, struct rou
 	const struct slice *beside = &rounds->slices[BESIDE][at];
 
 	for (int company = ALONE; company < COMPANIES; company++)
-		CHECK(slice_run(claim, scene, company, &beside->effort,
+		CHECK(slice_run(claim, scene, company, &beside->efforts,
 				&rounds->slices[company][at]));
 	rounds->makes_sandboxes |= beside->sandboxes_made > 0;
 	return true;
