@@ -12,14 +12,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bpf/guard.h"
 #include "bpf/guard_policy.h"
+#include "tests/root/guard/bench.h"
 #include "tests/root/guard/tree.h"
 
-enum { SOCKET_CLOSE, UDP_CONNECT, UDP_SEND, UDP_SENDTO, TCP_CONNECT, TCP_SEND, CALLS, ROUNDS = 7 };
+enum { SOCKET_CLOSE, UDP_CONNECT, UDP_SEND, UDP_SENDTO, TCP_CONNECT, TCP_SEND, CALLS };
 enum { OUTSIDE, PRIVATE, SHARED, FAR, EGRESS, KINDS, PORT = 5555, DESTINATIONS = 1000 };
 
 #define NEAR_ADDRESS "198.51.100.2"
@@ -40,22 +40,6 @@ struct ends {
 	int listener, receiver, sender, loose, client, accepted;
 };
 
-static double now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void must(long r, const char *what)
-{
-	if (r >= 0)
-		return;
-	perror(what);
-	_exit(1);
-}
-
 static int socket_at(int type, const struct sockaddr_in *bound, const struct sockaddr_in *peer)
 {
 	int fd = socket(AF_INET, type, 0), on = 1;
@@ -69,8 +53,9 @@ static int socket_at(int type, const struct sockaddr_in *bound, const struct soc
 	return fd;
 }
 
-static void call_once(int call, const struct ends *ends)
+static void call_once(int call, const void *with)
 {
+	const struct ends *ends = with;
 	const struct sockaddr *at = (const struct sockaddr *)&ends->at;
 	const struct linger linger = { .l_onoff = 1 };
 	struct sockaddr_in from;
@@ -123,7 +108,9 @@ static struct ends ends_open(const char *address)
 	return ends;
 }
 
-/* In a child in the cgroup; keeps the best of what it and others measured. */
+static const struct bench bench = { CALLS, repeats, call_once };
+
+/* In a child in the cgroup. */
 static void measure(double best_ns[static CALLS], const struct ends *far)
 {
 	struct ends ends = far ? *far : ends_open("127.0.0.1");
@@ -133,15 +120,7 @@ static void measure(double best_ns[static CALLS], const struct ends *far)
 	ends.client = socket_at(SOCK_STREAM, NULL, &ends.at);
 	ends.accepted = accept(ends.listener, NULL, NULL);
 	must(ends.accepted, "accept");
-	for (int call = 0; call < CALLS; call++) {
-		double begun = now_ns(), each;
-
-		for (int i = 0; i < repeats[call]; i++)
-			call_once(call, &ends);
-		each = (now_ns() - begun) / repeats[call];
-		if (!best_ns[call] || each < best_ns[call])
-			best_ns[call] = each;
-	}
+	bench_round(&bench, &ends, best_ns);
 	_exit(0);
 }
 
@@ -232,7 +211,7 @@ int main(void)
 		r = guard_shared_set(guard, tree.ids[TREE_SLOT0], &what);
 	if (r == 0)
 		r = egress_set(guard, tree.ids[TREE_SLOT2]);
-	for (int i = 0; r == 0 && i < ROUNDS * KINDS; i++) {
+	for (int i = 0; r == 0 && i < BENCH_ROUNDS * KINDS; i++) {
 		const int kind = i % KINDS;
 		pid_t pid = tree_fork(&tree, places[kind], 0);
 

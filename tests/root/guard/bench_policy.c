@@ -14,15 +14,15 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bpf/guard.h"
 #include "bpf/guard_lsm.h"
 #include "bpf/guard_policy.h"
+#include "tests/root/guard/bench.h"
 #include "tests/root/guard/tree.h"
 
-enum { OPEN, STAT, IOCTL, SOCKET, CONNECT, SEND, CALLS, ROUNDS = 7 };
+enum { OPEN, STAT, IOCTL, SOCKET, CONNECT, SEND, CALLS };
 enum { OUTSIDE, PLAIN, LARGE, KINDS, MANY = 100000, TEXT_BYTES = 64, FILE_RULES = 960 };
 
 static const char *const call_names[CALLS] = {
@@ -35,22 +35,6 @@ static const char *const call_names[CALLS] = {
 };
 static const int repeats[CALLS] = { 20000, 20000, 50000, 10000, 5000, 20000 };
 
-static double now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
-}
-
-static void must(long r, const char *what)
-{
-	if (r >= 0)
-		return;
-	perror(what);
-	_exit(1);
-}
-
 #define DEEP "/tmp/dsec-bench/a/b/c/d"
 
 struct ends {
@@ -58,8 +42,9 @@ struct ends {
 	int listener, pair[2];
 };
 
-static void call_once(int call, const struct ends *ends)
+static void call_once(int call, const void *with)
 {
+	const struct ends *ends = with;
 	const struct sockaddr *at = (const struct sockaddr *)&ends->at;
 	struct stat st;
 	char byte = 'x';
@@ -92,7 +77,9 @@ static void call_once(int call, const struct ends *ends)
 	}
 }
 
-/* In a child in the cgroup; keeps the best of what it and others measured. */
+static const struct bench bench = { CALLS, repeats, call_once };
+
+/* In a child in the cgroup. */
 static int measure(const void *with)
 {
 	double *best_ns = *(double *const *)with;
@@ -103,15 +90,7 @@ static int measure(const void *with)
 	must(bind(ends.listener, (const struct sockaddr *)&ends.at, sizeof(ends.at)), "bind");
 	must(listen(ends.listener, 64), "listen");
 	must(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends.pair), "pair");
-	for (int call = 0; call < CALLS; call++) {
-		double begun = now_ns(), each;
-
-		for (int i = 0; i < repeats[call]; i++)
-			call_once(call, &ends);
-		each = (now_ns() - begun) / repeats[call];
-		if (!best_ns[call] || each < best_ns[call])
-			best_ns[call] = each;
-	}
+	bench_round(&bench, &ends, best_ns);
 	return 0;
 }
 
@@ -158,7 +137,7 @@ static long map_kib(const struct guard *guard)
 static void many_measure(struct guard *guard, uint64_t device)
 {
 	const long before_kib = map_kib(guard);
-	double begun = now_ns(), set_us, clear_us;
+	double begun = bench_now_ns(), set_us, clear_us;
 	long full_kib;
 
 	for (uint64_t i = 1; i <= MANY; i++) {
@@ -168,12 +147,12 @@ static void many_measure(struct guard *guard, uint64_t device)
 
 		must(guard_sandbox_set(guard, i << 32, &sandbox), "register");
 	}
-	set_us = (now_ns() - begun) / MANY / 1e3;
+	set_us = (bench_now_ns() - begun) / MANY / 1e3;
 	full_kib = map_kib(guard);
-	begun = now_ns();
+	begun = bench_now_ns();
 	for (uint64_t i = 1; i <= MANY; i++)
 		must(guard_sandbox_clear(guard, i << 32), "forget");
-	clear_us = (now_ns() - begun) / MANY / 1e3;
+	clear_us = (bench_now_ns() - begun) / MANY / 1e3;
 	printf("a sandbox registered %.2f us, forgotten %.2f us; map %ld KiB empty, %ld KiB with "
 	       "%d\n",
 	       set_us, clear_us, before_kib, full_kib, MANY);
@@ -195,7 +174,7 @@ int main(void)
 	must(stat(DEEP, &st), DEEP);
 	sandbox.root_device = st.st_dev;
 	tree_make(&tree);
-	for (int round = 0; round < ROUNDS; round++) {
+	for (int round = 0; round < BENCH_ROUNDS; round++) {
 		double *best = best_ns[KINDS];
 
 		(void)tree_run(&tree, TREE_SLOT0, measure, &best);
@@ -204,7 +183,7 @@ int main(void)
 	must(guard_open(&options, why, sizeof(why), &guard), "guard");
 	must(guard_policy_load(guard, policy_large()), "policy");
 	must(guard_sandbox_set(guard, tree.ids[TREE_SLOT0], &sandbox), "sandbox");
-	for (int round = 0; round < ROUNDS; round++)
+	for (int round = 0; round < BENCH_ROUNDS; round++)
 		for (int kind = 0; kind < KINDS; kind++) {
 			double *best = best_ns[kind];
 
