@@ -21,9 +21,10 @@ static int tarball_fail(struct tarball *t, const char *name, const char *otherwi
 	const char *why = archive_error_string(t->archive);
 	int error = archive_errno(t->archive);
 
-	/* libarchive's own codes are not errnos of ours. */
-	return import_fail(t->in, error > 0 && error < 4096 ? error : EBADMSG, name,
-			   why ? why : otherwise);
+	/* libarchive's own codes are not errnos of ours; EILSEQ is its word for a bad format. */
+	if (error <= 0 || error >= 4096 || error == EILSEQ)
+		error = EBADMSG;
+	return import_fail(t->in, error, name, why ? why : otherwise);
 }
 
 static la_ssize_t archive_wants(struct archive *archive, void *owner, const void **ret)

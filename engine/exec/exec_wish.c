@@ -118,9 +118,12 @@ struct status exec_wish(struct exec *exec, const struct request *request)
 	s = wish_times(exec, wish);
 	if (s.code)
 		return s;
-	r = wire_string(w, wish->user, exec->user, sizeof exec->user);
-	if (r < 0)
-		return wish_invalid("user", r);
+	r = wire_user(w, wish->user, exec->user, sizeof exec->user);
+	if (r < 0) {
+		s = wish_invalid("user", r);
+		s.detail = WIRE_USER_RULE;
+		return s;
+	}
 	s = wish_input(exec, w, wish);
 	if (s.code)
 		return s;

@@ -459,7 +459,7 @@ static struct status file_prepare(struct file *file, const struct request *reque
 
 	if (s.code)
 		return s;
-	r = wire_string(&request->payload, wish->user, file->user, sizeof file->user);
+	r = wire_user(&request->payload, wish->user, file->user, sizeof file->user);
 	if (r < 0)
 		return file_invalid("user", r);
 	if (!*file->user)

@@ -75,9 +75,9 @@ struct status function_check(const struct request *request, uint32_t unenforced,
 		r = image_name_check(name);
 	if (r < 0)
 		return wish_invalid("name", r, "letters, digits, . _ - : and /, at most 63 bytes");
-	r = wire_string(w, wish->user, user, sizeof user);
+	r = wire_user(w, wish->user, user, sizeof user);
 	if (r < 0)
-		return wish_invalid("user", r, "at most 63 bytes");
+		return wish_invalid("user", r, WIRE_USER_RULE);
 	r = wire_string(w, wish->image, ret_image, IMAGE_NAME_MAX);
 	if (r < 0 || !*ret_image)
 		return wish_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");

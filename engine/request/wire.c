@@ -4,8 +4,11 @@
  */
 #include "engine/request/wire.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
+
+enum { IDS_MAX = 65536 }; /* of a sandbox */
 
 bool wire_is_zero(const void *bytes, size_t count)
 {
@@ -54,6 +57,40 @@ int wire_string(const struct wire *w, struct dsec_wire_ref ref, char *ret, uint3
 		memcpy(ret, text, ref.bytes);
 	ret[ref.bytes] = 0;
 	return 0;
+}
+
+/* Digits below IDS_MAX at *at, which moves on. */
+static bool id_skip(const char **at)
+{
+	uint32_t id = 0;
+	int digits = 0;
+
+	for (; isdigit((unsigned char)**at) && digits < 10; (*at)++, digits++)
+		id = id * 10 + (uint32_t)(**at - '0');
+	return digits && digits < 10 && id < IDS_MAX;
+}
+
+int wire_user(const struct wire *w, struct dsec_wire_ref ref, char *ret, uint32_t bytes_max)
+{
+	const char *at = ret;
+	int r = wire_string(w, ref, ret, bytes_max);
+
+	if (r < 0 || !isdigit((unsigned char)*ret))
+		return r;
+	if (!id_skip(&at) || (*at == ':' && (at++, !id_skip(&at))) || *at)
+		return -EINVAL;
+	return 0;
+}
+
+int wire_hostname(const struct wire *w, struct dsec_wire_ref ref, char *ret, uint32_t bytes_max)
+{
+	int r = wire_string(w, ref, ret, bytes_max);
+
+	for (const char *at = ret; r == 0 && *at; at++) {
+		if (!isalnum((unsigned char)*at) && !strchr("._-", *at))
+			return -EINVAL;
+	}
+	return r;
 }
 
 int wire_next(const struct wire *w, const struct dsec_wire_items *items, uint32_t *cursor,

@@ -147,12 +147,12 @@ static struct status check_fields(struct creation *creation)
 		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
 	if (!tenant_reads_image(request->tenant, creation->part->shard->node, creation->image.name))
 		return image_failed(-ENOENT);
-	r = wire_string(w, c->hostname, creation->hostname, sizeof creation->hostname);
+	r = wire_hostname(w, c->hostname, creation->hostname, sizeof creation->hostname);
 	if (r < 0)
-		return create_invalid("hostname", r, "at most 63 bytes");
-	r = wire_string(w, c->user, creation->user, sizeof creation->user);
+		return create_invalid("hostname", r, "letters, digits, . _ -, at most 63 bytes");
+	r = wire_user(w, c->user, creation->user, sizeof creation->user);
 	if (r < 0)
-		return create_invalid("user", r, "at most 63 bytes");
+		return create_invalid("user", r, WIRE_USER_RULE);
 	r = wire_string(w, c->policy, creation->policy.name, sizeof creation->policy.name);
 	if (r < 0)
 		return create_invalid("policy", r, "a name, at most 63 bytes");

@@ -76,6 +76,50 @@ Test(wire, strings_have_no_nul_and_fit)
 		     -ENAMETOOLONG);
 }
 
+Test(wire, a_user_is_a_name_or_numbers_that_ids_can_be)
+{
+	static const struct {
+		const char *text;
+		int r;
+	} users[] = {
+		{ "", 0 },
+		{ "agent", 0 },
+		{ "_apt", 0 },
+		{ "0", 0 },
+		{ "65535", 0 },
+		{ "1000:0", 0 },
+		{ "a b", 0 },
+		{ "65536", -EINVAL },
+		{ "1000:65536", -EINVAL },
+		{ "1000:", -EINVAL },
+		{ "1000:x", -EINVAL },
+		{ "7:8:9", -EINVAL },
+		{ "7a", -EINVAL },
+		{ "99999999999", -EINVAL },
+		{ "4294967297", -EINVAL },
+		{ "1 ", -EINVAL },
+	};
+	static const struct {
+		const char *text;
+		int r;
+	} names[] = { { "", 0 },	  { "tower-1.a_b", 0 }, { "a b", -EINVAL },
+		      { "a\n", -EINVAL }, { "\xff", -EINVAL },	{ "a/b", -EINVAL } };
+	char text[64];
+
+	for (size_t at = 0; at < sizeof(users) / sizeof(users[0]); at++) {
+		const struct wire w = { users[at].text, (uint32_t)strlen(users[at].text) };
+
+		cr_assert_eq(wire_user(&w, (struct dsec_wire_ref){ 0, w.bytes }, text, 64),
+			     users[at].r, "%s", users[at].text);
+	}
+	for (size_t at = 0; at < sizeof(names) / sizeof(names[0]); at++) {
+		const struct wire w = { names[at].text, (uint32_t)strlen(names[at].text) };
+
+		cr_assert_eq(wire_hostname(&w, (struct dsec_wire_ref){ 0, w.bytes }, text, 64),
+			     names[at].r, "%s", names[at].text);
+	}
+}
+
 Test(wire, lists_are_walked_to_their_end_only)
 {
 	char payload[32];
