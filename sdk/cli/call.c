@@ -236,10 +236,7 @@ static int function_remove(struct session *session)
 	if (session_events(session, function_ask(session, DSEC_FUNCTION_REMOVE, id), "remove", NULL,
 			   NULL) < 0)
 		return EXIT_TROUBLE;
-	auto_json json_t *json = json_status(&session->failure); /* none */
-
-	session_tell(session, json);
-	return 0;
+	return session_done(session);
 }
 
 /* ---- call ---- */

@@ -375,6 +375,8 @@ static int script_write(struct session *session, const char *shell)
 
 	if (!script)
 		return session_refuse(session, "completion: for bash and zsh, not for %s", shell);
+	if (session_refuse_json(session, "a script"))
+		return EXIT_TROUBLE;
 	(void)fputs(script, stdout); /* told at the end, by main() */
 	return 0;
 }

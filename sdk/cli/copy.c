@@ -98,6 +98,7 @@ static int send_to(struct session *session, struct image_source *source,
 {
 	struct dsec_call call = session_call(session);
 	struct dsec_status status = { 0 };
+	char what[REMOTE_WHAT_BYTES];
 	int64_t ticket;
 	int r, ended;
 
@@ -118,7 +119,7 @@ static int send_to(struct session *session, struct image_source *source,
 	if (ended < 0)
 		return session_fail_error(session, ended, "connection",
 					  dsec_error(session->d, ended));
-	return status.code ? session_fail(session, "cp", &status) : 0;
+	return status.code ? session_fail(session, remote_what(remote, "cp to", what), &status) : 0;
 }
 
 /* Where it goes: into a folder that is there or is meant to be, else to the place itself. */
@@ -158,7 +159,7 @@ static int copy_in(struct session *session, const char *from, struct remote *rem
 	if (stat(from, &st) < 0)
 		return local_fail(session, from, -errno);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return session_refuse(session, "cp: %s is no file and no folder", from);
+		return session_refuse(session, "cp: '%s' is no file and no folder", from);
 	status = target_find(session, from, remote, &path);
 	if (status)
 		return status;
@@ -220,6 +221,7 @@ static int file_take(struct session *session, const struct remote *remote, const
 {
 	const mode_t mask = umask(0);
 	struct output output = { 0 };
+	char what[REMOTE_WHAT_BYTES];
 	auto_free char *temporary = NULL;
 	int r;
 
@@ -229,7 +231,8 @@ static int file_take(struct session *session, const struct remote *remote, const
 	output.fd = mkostemp(temporary, O_CLOEXEC);
 	if (output.fd < 0)
 		return local_fail(session, to, -errno);
-	r = session_events(session, read_start(session, remote, 0), "cp", output_write, &output);
+	r = session_events(session, read_start(session, remote, 0), remote_what(remote, "cp", what),
+			   output_write, &output);
 	if (r == 0 && output.error == 0 && fchmod(output.fd, mode & 0777 & ~mask) < 0)
 		output.error = -errno;
 	if (close(output.fd) < 0 && output.error == 0)
@@ -254,18 +257,21 @@ static int copy_out(struct session *session, const struct remote *remote, const 
 {
 	const bool is_folder = to[strlen(to) - 1] == '/';
 	struct dsec_file_row row = { 0 };
+	char what[REMOTE_WHAT_BYTES];
 	auto_free char *path = NULL;
 	struct stat st;
 	int r;
 
+	if (!strcmp(to, "-") && session_refuse_json(session, "an archive"))
+		return EXIT_TROUBLE;
 	if (!strcmp(to, "-"))
-		return session_events(session, read_start(session, remote, DSEC_FILE_TAR), "cp",
-				      data_show, session) < 0 ?
+		return session_events(session, read_start(session, remote, DSEC_FILE_TAR),
+				      remote_what(remote, "cp", what), data_show, session) < 0 ?
 			       EXIT_TROUBLE :
 			       0;
 	r = remote_stat(session, remote, &row);
 	if (r == -ENOENT)
-		return session_fail_error(session, r, "file.open", "cp: no such file");
+		return local_fail(session, remote_what(remote, "cp", what), r);
 	if (r < 0)
 		return EXIT_TROUBLE;
 	if ((stat(to, &st) == 0 && S_ISDIR(st.st_mode)) || is_folder) {
@@ -349,5 +355,7 @@ int verb_cp(const struct options *options)
 	if (status == 0)
 		status = remote_is(from) ? copy_out(&session, &remote, to) :
 					   copy_in(&session, from, &remote);
+	if (status == 0 && strcmp(to, "-") != 0)
+		status = session_done(&session);
 	return session_end(&session, status);
 }

@@ -9,6 +9,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/remote.h"
+#include "sdk/cli/subverb.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -129,14 +130,16 @@ static int list(struct session *session, const struct remote *remote)
 	struct dsec_file_opts opts = remote_opts(session, remote);
 	struct dsec_call call = session_call(session);
 	struct listing listing = { .options = session->options, .more = true };
+	char what[REMOTE_WHAT_BYTES];
 	int r = 0;
 
+	(void)remote_what(remote, "ls", what);
 	opts.verb = DSEC_FILE_LIST;
 	if (!session->options->json && !session->options->quiet)
 		table_head(session->options, columns);
 	while (r == 0 && listing.more && !listing.failed) {
 		listing.more = false;
-		r = session_events(session, dsec_file(session->d, &call, remote->id, &opts), "ls",
+		r = session_events(session, dsec_file(session->d, &call, remote->id, &opts), what,
 				   listing_see, &listing);
 		opts.to = (struct dsec_bytes){ listing.last, listing.last_bytes };
 	}
@@ -148,15 +151,16 @@ static int list(struct session *session, const struct remote *remote)
 
 static const struct session_rows telling = { row_json, row_show };
 
-static int stat_show(struct session *session, const struct remote *remote)
+static int stat_show(struct session *session, const struct remote *remote, const char *verb)
 {
 	struct dsec_file_opts opts = remote_opts(session, remote);
+	char what[REMOTE_WHAT_BYTES];
 	struct dsec_call call = session_call(session);
 
 	opts.verb = DSEC_FILE_STAT;
 	opts.flags = DSEC_FILE_NO_FOLLOW;
-	return session_tell_rows(session, dsec_file(session->d, &call, remote->id, &opts), "stat",
-				 &telling) < 0 ?
+	return session_tell_rows(session, dsec_file(session->d, &call, remote->id, &opts),
+				 remote_what(remote, verb, what), &telling) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }
@@ -184,7 +188,7 @@ static int ls(struct session *session, const struct remote *remote)
 
 	if (r == 0 && row.type == DSEC_FILE_TYPE_FOLDER)
 		return list(session, remote);
-	return r < 0 && r != -ENOENT ? EXIT_TROUBLE : stat_show(session, remote);
+	return r < 0 && r != -ENOENT ? EXIT_TROUBLE : stat_show(session, remote, "ls");
 }
 
 int verb_ls(const struct options *options)
@@ -205,9 +209,12 @@ static int cat(struct session *session, const struct remote *remote)
 {
 	struct dsec_file_opts opts = remote_opts(session, remote);
 	struct dsec_call call = session_call(session);
+	char what[REMOTE_WHAT_BYTES];
 
-	return session_events(session, dsec_read(session->d, &call, remote->id, &opts), "cat",
-			      data_write, NULL) < 0 ?
+	if (session_refuse_json(session, "a file"))
+		return EXIT_TROUBLE;
+	return session_events(session, dsec_read(session->d, &call, remote->id, &opts),
+			      remote_what(remote, "cat", what), data_write, NULL) < 0 ?
 		       EXIT_TROUBLE :
 		       0;
 }
@@ -218,28 +225,6 @@ int verb_cat(const struct options *options)
 }
 
 /* ---- file ---- */
-
-struct subverb {
-	const char *name;
-	int arguments;
-	uint32_t verb, flags_known;
-};
-
-static const struct subverb subverbs[] = {
-	{ "stat", 1, DSEC_FILE_STAT, 0 },
-	{ "mkdir", 1, DSEC_FILE_MKDIR, DSEC_FILE_PARENTS },
-	{ "rm", 1, DSEC_FILE_REMOVE, DSEC_FILE_RECURSIVE },
-	{ "mv", 2, DSEC_FILE_RENAME, 0 },
-	{ "watch", 1, DSEC_FILE_WATCH, 0 },
-};
-
-static const struct subverb *subverb_find(const struct options *options)
-{
-	for (size_t at = 0; at < sizeof(subverbs) / sizeof(subverbs[0]); at++)
-		if (options->argument_count && !strcmp(options->arguments[0], subverbs[at].name))
-			return &subverbs[at];
-	return NULL;
-}
 
 static void change_see(void *state, const struct dsec_event *event)
 {
@@ -278,23 +263,25 @@ static void change_see(void *state, const struct dsec_event *event)
 	(void)fflush(stdout);
 }
 
-static int subverb_run(struct session *session, const struct subverb *sub)
+static int where_run(struct session *session, const struct subverb *sub, char **arguments,
+		     int count)
 {
 	const struct options *options = session->options;
 	struct dsec_call call = session_call(session);
-	const char *to = sub->arguments == 2 ? options->arguments[2] : NULL;
+	const char *to = count == 2 ? arguments[1] : NULL;
 	void (*see)(void *state, const struct dsec_event *event);
 	struct dsec_file_opts opts;
 	struct remote remote, target;
-	int status = remote_find(session, options->arguments[1], &remote);
+	char what[REMOTE_WHAT_BYTES];
+	int status = remote_find(session, arguments[0], &remote);
 
 	if (status)
 		return status;
-	if (sub->verb == DSEC_FILE_STAT)
-		return stat_show(session, &remote);
-	see = sub->verb == DSEC_FILE_WATCH ? change_see : NULL;
+	if (sub->code == DSEC_FILE_STAT)
+		return stat_show(session, &remote, "stat");
+	see = sub->code == DSEC_FILE_WATCH ? change_see : NULL;
 	opts = remote_opts(session, &remote);
-	opts.verb = sub->verb;
+	opts.verb = sub->code;
 	opts.flags = (options->parents ? DSEC_FILE_PARENTS : 0) |
 		     (options->recursive ? DSEC_FILE_RECURSIVE : 0);
 	if (to && remote_is(to)) {
@@ -307,27 +294,33 @@ static int subverb_run(struct session *session, const struct subverb *sub)
 	}
 	if (to)
 		opts.to = (struct dsec_bytes){ to, strlen(to) };
-	return session_events(session, dsec_file(session->d, &call, remote.id, &opts), sub->name,
-			      see, (void *)options) < 0 ?
-		       EXIT_TROUBLE :
-		       0;
+	if (session_events(session, dsec_file(session->d, &call, remote.id, &opts),
+			   remote_what(&remote, sub->name, what), see, (void *)options) < 0)
+		return EXIT_TROUBLE;
+	return see ? 0 : session_done(session);
+}
+
+static const struct subverb subverbs[] = {
+	{ "stat", "one ID:PATH", 1, 1, where_run, DSEC_FILE_STAT },
+	{ "mkdir", "one ID:PATH", 1, 1, where_run, DSEC_FILE_MKDIR },
+	{ "rm", "one ID:PATH", 1, 1, where_run, DSEC_FILE_REMOVE },
+	{ "mv", "ID:PATH and PATH", 2, 2, where_run, DSEC_FILE_RENAME },
+	{ "watch", "one ID:PATH", 1, 1, where_run, DSEC_FILE_WATCH },
+};
+
+static int refuse(struct session *session, const struct subverb *sub)
+{
+	if (session->options->parents && sub->code != DSEC_FILE_MKDIR)
+		return session_refuse(session, "--parents belongs to file mkdir");
+	if (session->options->recursive && sub->code != DSEC_FILE_REMOVE)
+		return session_refuse(session, "--recursive belongs to file rm");
+	return 0;
 }
 
 int verb_file(const struct options *options)
 {
-	struct session session = { .options = options };
-	const struct subverb *sub = subverb_find(options);
+	static const struct subverbs all = { "file", subverbs,
+					     sizeof(subverbs) / sizeof(subverbs[0]), refuse };
 
-	if (!sub || options->argument_count != sub->arguments + 1)
-		return session_end(&session,
-				   session_refuse(&session,
-						  "file: stat, mkdir, rm or watch ID:PATH, or "
-						  "mv ID:PATH PATH"));
-	if ((options->parents && !(sub->flags_known & DSEC_FILE_PARENTS)) ||
-	    (options->recursive && !(sub->flags_known & DSEC_FILE_RECURSIVE)))
-		return session_end(&session,
-				   session_refuse(&session, "file %s: no such option", sub->name));
-	if (session_open(&session, false) < 0)
-		return session_end(&session, EXIT_TROUBLE);
-	return session_end(&session, subverb_run(&session, sub));
+	return subverb_run(options, &all);
 }

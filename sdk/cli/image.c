@@ -8,6 +8,7 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/subverb.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -158,60 +159,66 @@ static int image_inspect(struct session *session, const char *name)
 
 /* ---- rm ---- */
 
-static int images_remove(struct session *session, char **names, int count)
+static int images_remove(struct session *session, const struct subverb *sub, char **names,
+			 int count)
 {
-	auto_json json_t *json = NULL;
 	int status = 0;
 
+	(void)sub;
 	for (int at = 0; at < count; at++)
 		if (session_events(session, image_ask(session, DSEC_IMAGE_REMOVE, names[at]),
 				   names[at], NULL, NULL) < 0)
 			status = EXIT_TROUBLE;
-	if (!status) {
-		json = json_status(&session->failure); /* none */
-		session_tell(session, json);
-	}
-	return status;
+	return status ? status : session_done(session);
 }
 
 /* ---- the verb ---- */
 
-static int image_run(struct session *session, const char *verb, char **rest, int count)
+static int list_run(struct session *session, const struct subverb *sub, char **arguments, int count)
 {
-	const struct options *options = session->options;
-	bool import = !strcmp(verb, "import"), list = !strcmp(verb, "ls");
-	bool inspect = !strcmp(verb, "inspect");
+	(void)sub;
+	(void)arguments;
+	(void)count;
+	return image_list(session);
+}
 
-	if (!import && !list && !inspect && strcmp(verb, "rm") != 0)
-		return session_refuse(session, "image %s: there is import, ls, inspect and rm",
-				      verb);
-	if (list ? count != 0 : import || inspect ? count != 1 : count < 1)
-		return session_refuse(session, "image %s wants %s", verb,
-				      list    ? "nothing more" :
-				      import  ? "one source" :
-				      inspect ? "one name" :
-						"names");
-	if (import != (options->name != NULL))
-		return session_refuse(session, import ? "image import wants --name NAME" :
-							"--name belongs to image import");
-	if (session_open(session, false) < 0)
-		return EXIT_TROUBLE;
-	if (import)
-		return image_import(session, rest[0]);
-	if (list)
-		return image_list(session);
-	return inspect ? image_inspect(session, rest[0]) : images_remove(session, rest, count);
+static int inspect_run(struct session *session, const struct subverb *sub, char **arguments,
+		       int count)
+{
+	(void)sub;
+	(void)count;
+	return image_inspect(session, arguments[0]);
+}
+
+static int import_run(struct session *session, const struct subverb *sub, char **arguments,
+		      int count)
+{
+	(void)sub;
+	(void)count;
+	return image_import(session, arguments[0]);
+}
+
+static const struct subverb subverbs[] = {
+	{ "import", "one SOURCE", 1, 1, import_run, 0 },
+	{ "ls", "nothing more", 0, 0, list_run, 0 },
+	{ "inspect", "one NAME", 1, 1, inspect_run, 0 },
+	{ "rm", "names", 1, INT32_MAX, images_remove, 0 },
+};
+
+static int refuse(struct session *session, const struct subverb *sub)
+{
+	const bool import = sub->run == import_run;
+
+	if (import == (session->options->name != NULL))
+		return 0;
+	return session_refuse(session, import ? "image import wants --name NAME" :
+						"--name belongs to image import");
 }
 
 int verb_image(const struct options *options)
 {
-	struct session session = { .options = options };
-	int status;
+	static const struct subverbs all = { "image", subverbs,
+					     sizeof(subverbs) / sizeof(subverbs[0]), refuse };
 
-	if (!options->argument_count)
-		status = session_refuse(&session, "image wants import, ls, inspect or rm");
-	else
-		status = image_run(&session, options->arguments[0], options->arguments + 1,
-				   options->argument_count - 1);
-	return session_end(&session, status);
+	return subverb_run(options, &all);
 }

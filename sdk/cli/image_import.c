@@ -89,6 +89,10 @@ static void done_show(struct import *import, const struct dsec_event *event)
 	auto_json json_t *json = NULL;
 
 	progress_clear(import);
+	/* That it was cancelled is nothing new where we did it because something else failed. */
+	if (event->status.code == DSEC_CANCELLED && import->cancelled &&
+	    import->session->failure.code)
+		return;
 	if (event->status.code || !row) {
 		(void)session_fail(import->session, "import", &event->status);
 		return;
@@ -145,8 +149,8 @@ static int source_fail(struct import *import, int r)
 	progress_clear(import);
 	(void)snprintf(text, sizeof(text), "%s: %s",
 		       import->source.path ? import->source.path : "stdin",
-		       import->source.is_folder ? "it could not be read whole" :
-						  strerror(-r)); /* cut is fine */
+		       import->source.is_folder && r == -EIO ? "it could not be read whole" :
+							       strerror(-r)); /* cut is fine */
 	return session_fail_error(import->session, r, "source", text);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sdk/cli/cleanup.h"
 #include "sdk/cli/image.h"
 
 enum { COPY_BYTES = 64 << 10 };
@@ -168,7 +169,7 @@ static int folder_write(struct folder *folder)
 }
 
 /* Numeric owners, extended attributes, holes; not what is mounted below. */
-static int folder_tar(const char *path, int fd)
+static int folder_tar(const char *path, int folder_fd, int fd)
 {
 	struct folder folder = { archive_read_disk_new(), archive_write_new(),
 				 archive_entry_linkresolver_new() };
@@ -176,11 +177,8 @@ static int folder_tar(const char *path, int fd)
 
 	if (!folder.disk || !folder.tar || !folder.links)
 		return -ENOMEM;
-	if (chdir(path) < 0) {
-		(void)fprintf(stderr, "dsec: %s: %s\n", path,
-			      strerror(errno)); /* or nobody hears */
+	if (fchdir(folder_fd) < 0)
 		return -errno;
-	}
 	archive_entry_linkresolver_set_strategy(folder.links, ARCHIVE_FORMAT_TAR_PAX_INTERCHANGE);
 	if (archive_read_disk_set_symlink_physical(folder.disk) != ARCHIVE_OK ||
 	    archive_read_disk_set_behavior(
@@ -200,9 +198,10 @@ static int folder_tar(const char *path, int fd)
 
 static int folder_open(struct image_source *source)
 {
+	auto_close int folder = open(source->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int ends[2];
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	if (folder < 0 || pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
 	source->child = fork();
 	if (source->child < 0) {
@@ -216,7 +215,7 @@ static int folder_open(struct image_source *source)
 	if (source->child == 0) {
 		(void)signal(SIGPIPE, SIG_DFL); /* nobody reads on: nothing to say */
 		(void)close(ends[0]);		/* ours to write to */
-		_exit(folder_tar(source->path, ends[1]) < 0 ? 1 : 0);
+		_exit(folder_tar(source->path, folder, ends[1]) < 0 ? 1 : 0);
 	}
 	(void)close(ends[1]); /* the child's */
 	source->fd = ends[0];

@@ -37,7 +37,6 @@ static int signal_parse(const char *text, int *ret)
 
 static int send(struct session *session, uint64_t exec, int signal)
 {
-	auto_json json_t *json = NULL;
 	struct dsec_call call = session_call(session);
 	struct dsec_id id;
 
@@ -46,9 +45,7 @@ static int send(struct session *session, uint64_t exec, int signal)
 	if (session_events(session, dsec_signal(session->d, &call, id, exec, signal), "kill", NULL,
 			   NULL) < 0)
 		return EXIT_TROUBLE;
-	json = json_status(&session->failure); /* none */
-	session_tell(session, json);
-	return 0;
+	return session_done(session);
 }
 
 int verb_kill(const struct options *options)

@@ -384,7 +384,11 @@ static void outcome_show(struct outcome *outcome, const struct dsec_event *event
 	outcome->status = exit_status(event);
 	session_tell(session, json);
 	if (!result) {
-		(void)session_fail(session, outcome->exec ? "attach" : "exec", &event->status);
+		(void)session_fail(session,
+				   outcome->so_far ? "logs" :
+				   outcome->exec   ? "attach" :
+						     "exec",
+				   &event->status);
 		return;
 	}
 	if (result->reason == DSEC_RUNNING || outcome->so_far) {

@@ -302,6 +302,15 @@ static void amount_print(const struct param *p, uint64_t amount, char *ret_text)
 		(void)snprintf(ret_text, VALUE_TEXT_BYTES, "%" PRIu64, amount); /* fits */
 }
 
+static int value_refuse(const struct param *p, const char *option, const char *text,
+			struct options *options)
+{
+	char what[160];
+
+	(void)snprintf(what, sizeof(what), "'%.40s' is not %s", text, p->value); /* cut */
+	return complain(options, option, what);
+}
+
 static int amount_set(const struct param *p, const char *option, const char *text,
 		      struct options *options)
 {
@@ -310,10 +319,8 @@ static int amount_set(const struct param *p, const char *option, const char *tex
 	int r;
 
 	r = amount_parse(p, text, &amount);
-	if (r == -EINVAL) {
-		(void)snprintf(what, sizeof(what), "'%.40s' is not %s", text, p->value); /* cut */
-		return complain(options, option, what);
-	}
+	if (r == -EINVAL)
+		return value_refuse(p, option, text, options);
 	if (r < 0 || (p->max && (amount < p->min || amount > p->max))) {
 		amount_print(p, p->min, min);
 		amount_print(p, p->max, max);
@@ -343,7 +350,7 @@ static int param_set(const struct param *p, const char *option, const char *text
 		return 0;
 	case PARAM_PAIRS:
 		if (*text == '=' || !strchr(text, '='))
-			return complain(options, option, "wants KEY=VALUE");
+			return value_refuse(p, option, text, options);
 		return texts_add(field, text);
 	case PARAM_TEXTS:
 		return texts_add(field, text);

@@ -9,6 +9,7 @@
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/session.h"
+#include "sdk/cli/subverb.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
@@ -152,6 +153,14 @@ static void event_take(void *state, const struct dsec_event *event)
 
 /* ---- asking ---- */
 
+static int read_fail(struct session *session, const char *path, int error)
+{
+	char text[512];
+
+	(void)snprintf(text, sizeof(text), "policy: '%.400s': %s", path, strerror(error));
+	return session_fail_error(session, -error, "policy", text);
+}
+
 static int file_read(struct session *session, const char *path, char *data, size_t *ret_bytes)
 {
 	size_t used = 0;
@@ -160,13 +169,13 @@ static int file_read(struct session *session, const char *path, char *data, size
 	auto_close int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) :
 						dup(STDIN_FILENO);
 	if (fd < 0)
-		return session_fail_error(session, -errno, "policy", path);
+		return read_fail(session, path, errno);
 	while (used < DOCUMENT_BYTES) {
 		n = read(fd, data + used, DOCUMENT_BYTES - used);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return session_fail_error(session, -errno, "policy", path);
+			return read_fail(session, path, errno);
 		if (!n)
 			break;
 		used += (size_t)n;
@@ -206,7 +215,7 @@ static int source_ask(struct session *session, uint32_t verb, struct told *told)
 	}
 	auto_free char *data = malloc(DOCUMENT_BYTES);
 	if (!data)
-		return session_fail_error(session, -ENOMEM, "policy", told->source);
+		return read_fail(session, told->source, ENOMEM);
 	status = file_read(session, told->source, data, &bytes);
 	if (status)
 		return status;
@@ -271,13 +280,15 @@ static int told_show(struct session *session, uint32_t verb, const struct told *
 	return 0; /* what could not be written is told at the end, by main() */
 }
 
-static int policy_tell(struct session *session, uint32_t verb, const char *source)
+static int policy_tell(struct session *session, const struct subverb *sub, char **arguments,
+		       int count)
 {
-	struct told told = { .source = source };
-	int status = source_ask(session, verb, &told);
+	struct told told = { .source = arguments[0] };
+	int status = source_ask(session, sub->code, &told);
 
+	(void)count;
 	if (!status)
-		status = told_show(session, verb, &told);
+		status = told_show(session, sub->code, &told);
 	told_done(&told);
 	return status;
 }
@@ -316,13 +327,17 @@ static void row_json(const void *state)
 	(void)json_line(stdout, json); /* told at the end, by main() */
 }
 
-static int policy_list(struct session *session)
+static int policy_list(struct session *session, const struct subverb *sub, char **arguments,
+		       int count)
 {
 	static const struct session_rows telling = { row_json, row_show };
 	const struct options *options = session->options;
 	struct dsec_policy_opts opts = { .size = sizeof(opts), .verb = DSEC_POLICY_LIST };
 	struct dsec_call call = session_call(session);
 
+	(void)sub;
+	(void)arguments;
+	(void)count;
 	if (!options->json && !options->quiet)
 		table_head(options, columns);
 	return session_tell_rows(session, dsec_policy(session->d, &call, &opts), "policy ls",
@@ -373,21 +388,24 @@ static size_t rules_differ(const struct session *session, const json_t *from, co
 	return count;
 }
 
-static int policy_diff(struct session *session, char **sources)
+static int policy_diff(struct session *session, const struct subverb *sub, char **sources,
+		       int count)
 {
 	struct told told[2] = { { .source = sources[0] }, { .source = sources[1] } };
 	int status = 0;
 
+	(void)sub;
+	(void)count;
 	for (size_t i = 0; i < 2 && !status; i++)
 		status = source_ask(session,
 				    is_file(sources[i]) ? DSEC_POLICY_CHECK : DSEC_POLICY_SHOW,
 				    &told[i]);
 	if (!status) {
-		size_t count = rules_differ(session, told[0].json, told[1].json, '-');
+		size_t rules = rules_differ(session, told[0].json, told[1].json, '-');
 
-		count += rules_differ(session, told[1].json, told[0].json, '+');
+		rules += rules_differ(session, told[1].json, told[0].json, '+');
 		session->told = true; /* in lines of its own */
-		status = count ? EXIT_DIFFERS : 0;
+		status = rules ? EXIT_DIFFERS : 0;
 	}
 	told_done(&told[0]);
 	told_done(&told[1]);
@@ -396,11 +414,12 @@ static int policy_diff(struct session *session, char **sources)
 
 /* ---- rm ---- */
 
-static int policies_remove(struct session *session, char **names, int count)
+static int policies_remove(struct session *session, const struct subverb *sub, char **names,
+			   int count)
 {
-	auto_json json_t *json = NULL;
 	int status = 0;
 
+	(void)sub;
 	for (int at = 0; at < count; at++) {
 		struct dsec_call call = session_call(session);
 		const struct dsec_policy_opts opts = { .size = sizeof(opts),
@@ -413,65 +432,35 @@ static int policies_remove(struct session *session, char **names, int count)
 				   NULL) < 0)
 			status = EXIT_TROUBLE;
 	}
-	if (!status) {
-		json = json_status(&session->failure); /* none */
-		session_tell(session, json);
-	}
-	return status;
+	return status ? status : session_done(session);
 }
 
 /* ---- the verb ---- */
 
-static const struct subverb {
-	const char *name, *wants;
-	int least, most; /* arguments */
-} subverbs[] = {
-	{ "check", "one FILE", 1, 1 },
-	{ "load", "one FILE", 1, 1 },
-	{ "show", "one NAME", 1, 1 },
-	{ "ls", "nothing more", 0, 0 },
-	{ "diff", "two of FILE or NAME", 2, 2 },
-	{ "rm", "names", 1, INT32_MAX },
+static const struct subverb subverbs[] = {
+	{ "check", "one FILE", 1, 1, policy_tell, DSEC_POLICY_CHECK },
+	{ "load", "one FILE", 1, 1, policy_tell, DSEC_POLICY_LOAD },
+	{ "show", "one NAME", 1, 1, policy_tell, DSEC_POLICY_SHOW },
+	{ "ls", "nothing more", 0, 0, policy_list, DSEC_POLICY_LIST },
+	{ "diff", "two of FILE or NAME", 2, 2, policy_diff, DSEC_POLICY_SHOW },
+	{ "rm", "names", 1, INT32_MAX, policies_remove, DSEC_POLICY_REMOVE },
 };
 
-static int policy_run(struct session *session, const char *verb, char **rest, int count)
+static int refuse(struct session *session, const struct subverb *sub)
 {
-	const struct subverb *found = NULL;
-
-	for (size_t at = 0; at < sizeof(subverbs) / sizeof(subverbs[0]); at++)
-		if (!strcmp(subverbs[at].name, verb))
-			found = &subverbs[at];
-	if (!found)
-		return session_refuse(
-			session, "policy %s: there is check, load, show, ls, diff and rm", verb);
-	if (count < found->least || count > found->most)
-		return session_refuse(session, "policy %s wants %s", verb, found->wants);
-	if (session->options->policy_version && strcmp(verb, "load") && strcmp(verb, "rm"))
+	if (session->options->policy_version && sub->code != DSEC_POLICY_LOAD &&
+	    sub->code != DSEC_POLICY_REMOVE)
 		return session_refuse(session, "--version belongs to policy load and policy rm");
-	if (session_open(session, false) < 0)
-		return EXIT_TROUBLE;
-	if (!strcmp(verb, "ls"))
-		return policy_list(session);
-	if (!strcmp(verb, "diff"))
-		return policy_diff(session, rest);
-	if (!strcmp(verb, "rm"))
-		return policies_remove(session, rest, count);
-	return policy_tell(session,
-			   !strcmp(verb, "show") ? DSEC_POLICY_SHOW :
-			   !strcmp(verb, "load") ? DSEC_POLICY_LOAD :
-						   DSEC_POLICY_CHECK,
-			   rest[0]);
+	if (session->options->effective && sub->run != policy_tell)
+		return session_refuse(session,
+				      "--effective belongs to policy check, load and show");
+	return 0;
 }
 
 int verb_policy(const struct options *options)
 {
-	struct session session = { .options = options };
-	int status;
+	static const struct subverbs all = { "policy", subverbs,
+					     sizeof(subverbs) / sizeof(subverbs[0]), refuse };
 
-	if (!options->argument_count)
-		status = session_refuse(&session, "policy wants check, load, show, ls, diff or rm");
-	else
-		status = policy_run(&session, options->arguments[0], options->arguments + 1,
-				    options->argument_count - 1);
-	return session_end(&session, status);
+	return subverb_run(options, &all);
 }

@@ -87,10 +87,7 @@ static int port_make(struct session *session)
 		return EXIT_TROUBLE;
 	if (way.told)
 		return way_use(session, id, &way);
-	auto_json json_t *json = json_status(&session->failure); /* revoked */
-
-	session_tell(session, json);
-	return 0;
+	return session_done(session); /* revoked */
 }
 
 int verb_port(const struct options *options)

@@ -30,7 +30,15 @@ int remote_find(struct session *session, const char *text, struct remote *ret)
 	if (!id)
 		return session_fail_error(session, -ENOMEM, "request", strerror(ENOMEM));
 	ret->path = colon + 1;
+	ret->text = text;
 	return select_one(session, id, &ret->id) < 0 ? EXIT_TROUBLE : 0;
+}
+
+const char *remote_what(const struct remote *remote, const char *verb, char ret[REMOTE_WHAT_BYTES])
+{
+	(void)snprintf(ret, REMOTE_WHAT_BYTES, "%s %s", verb,
+		       remote->text ? remote->text : remote->path); /* cut is fine */
+	return ret;
 }
 
 struct dsec_file_opts remote_opts(const struct session *session, const struct remote *remote)

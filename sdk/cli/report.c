@@ -77,19 +77,54 @@ struct dsec_status status_of_error(int r, const char *step, const char *text)
 	return status;
 }
 
+static bool step_is(const char *step, const char *const names[])
+{
+	for (size_t at = 0; names[at]; at++) {
+		if (!strncmp(step, names[at], strlen(names[at])))
+			return true;
+	}
+	return false;
+}
+
+/* By what was not there. */
+static const char *absent_hint(const char *step)
+{
+	static const char *const policies[] = { "policy.", "create.policy", "phase.policy",
+						"function.policy", NULL };
+	static const char *const images[] = { "image.", "create.image", "function.image", NULL };
+	static const char *const sandboxes[] = { "id", "request.subject", NULL };
+
+	if (step_is(step, policies))
+		return "dsec policy ls shows policies";
+	if (step_is(step, images))
+		return "dsec image ls shows images";
+	if (!strcmp(step, "request.exec"))
+		return "dsec ps --execs ID shows its programs";
+	return step_is(step, sandboxes) ? "dsec ps shows sandboxes" : NULL;
+}
+
+/* What this host lacks, and not what no engine has, or what was asked of the wrong sandbox. */
+static const char *unsupported_hint(const struct dsec_status *status)
+{
+	static const char *const others[] = { "create.backend", "create.on_", "change.on_",
+					      "port.network",	"request.op", "connect",
+					      "file.",		NULL };
+
+	return step_is(status->step, others) || strstr(status->detail, "dsecd --check") ?
+		       NULL :
+		       "see dsecd --check; --allow-degraded does without limits this host lacks";
+}
+
 /* What the user can do about it; NULL: nothing more to say. */
-static const char *status_hint(const char *what, const struct dsec_status *status)
+static const char *status_hint(const struct dsec_status *status)
 {
 	switch (status->code) {
 	case DSEC_REFUSED:
 		return "ask again later, or destroy what is not needed (dsec ps, dsec rm)";
 	case DSEC_UNSUPPORTED:
-		return "see dsecd --check; --allow-degraded does without limits this host lacks";
+		return unsupported_hint(status);
 	case DSEC_ABSENT:
-		if (!strcmp(status->step, "policy.name") || !strcmp(status->step, "create.policy"))
-			return "dsec policy ls shows policies";
-		return strcmp(what, "create") ? "dsec ps shows sandboxes" :
-						"dsec image ls shows images";
+		return absent_hint(status->step);
 	case DSEC_DEADLINE:
 		return "--timeout gives more time";
 	case DSEC_LOST:
@@ -106,9 +141,11 @@ static void text_write(const char *text)
 
 void report_status(const char *what, const struct dsec_status *status)
 {
-	const char *hint = status_hint(what, status);
+	const char *hint = status_hint(status);
 
-	(void)fprintf(stderr, "dsec: %s %s: ", what, code_name(status->code));
+	(void)fputs("dsec: ", stderr);
+	text_write(what);
+	(void)fprintf(stderr, " %s: ", code_name(status->code));
 	text_write(status->detail);
 	if (status->step[0]) {
 		(void)fputs(status->detail[0] ? " at " : "at ", stderr);

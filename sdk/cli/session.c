@@ -58,6 +58,22 @@ void session_tell(struct session *session, const json_t *json)
 			      session->options->status_file, strerror(errno));
 }
 
+int session_done(struct session *session)
+{
+	auto_json json_t *json = json_status(&session->failure); /* none */
+
+	session_tell(session, json);
+	return 0;
+}
+
+int session_refuse_json(struct session *session, const char *what)
+{
+	return session->options->json ?
+		       session_refuse(session, "%s goes to stdout as it is: not with --json",
+				      what) :
+		       0;
+}
+
 int session_end(struct session *session, int status)
 {
 	if (session->failure.code != DSEC_OK && !session->told) {

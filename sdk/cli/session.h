@@ -43,6 +43,11 @@ int session_end(struct session *session, int status);
 /* The verb's result: on stdout with --json, and into the status file. */
 void session_tell(struct session *session, const json_t *json);
 
+/* The result of a verb that has nothing more to tell than that it went well: 0. */
+int session_done(struct session *session);
+/* Of a verb that writes bytes to stdout: 0, or EXIT_TROUBLE where JSON is wanted of it. */
+int session_refuse_json(struct session *session, const char *what);
+
 /* One line on stderr; the first failure is what session_end() writes. They return EXIT_TROUBLE. */
 int session_fail(struct session *session, const char *what, const struct dsec_status *status);
 /* Of a call or of our own, with errno and words. */

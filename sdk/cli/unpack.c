@@ -208,5 +208,8 @@ int unpack(struct session *session, int64_t ticket, const char *folder)
 					  dsec_error(session->d, u.error));
 	if (u.status.code && u.status.code != DSEC_CANCELLED)
 		return session_fail(session, "cp", &u.status);
-	return r || u.left_out ? EXIT_TROUBLE : 0;
+	if (r == 0 && u.left_out)
+		return session_fail_error(session, -EPERM, "archive",
+					  "cp: what was left out is not there");
+	return r ? EXIT_TROUBLE : 0;
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The manual pages name what there is: every function of dsec.h, every verb and option of dsec.
 
-usage: manuals.py ROOT DSEC
-What is in a page and not there is found, too, for functions. groff must have nothing to say of any page.
+usage: manuals.py ROOT DSEC DSECD
+What is in a page and not there is found, too. groff must have nothing to say of any page.
 """
 import re
 import subprocess
@@ -44,9 +44,32 @@ def missing_words(dsec, page):
     for verb in verbs:
         if not re.search(rf"^\.It Cm {verb}\b", plain, re.M):
             yield f"dsec.1: no entry for the verb {verb}"
+        if not re.search(rf"^\.Cm (?:[\w| ]+ )?{verb}\b", plain.partition(".Sh DESCRIPTION")[0], re.M):
+            yield f"dsec.1: no synopsis of the verb {verb}"
         for option in re.findall(r"^ +(?:-\w, )?--([\w-]+)", help_of(dsec, verb), re.M):
             if not re.search(rf"Fl -{option}\b(?!-)", plain):
                 yield f"dsec.1: {verb} has --{option}"
+
+
+def daemon_options(text):
+    return set(re.findall(r"^ +(?:-\w, )?--([\w-]+)", text, re.M))
+
+
+def extra_words(dsec, page):
+    """Long options that the page names and no verb has."""
+    verbs = re.findall(r"^  ([a-z]\w+) ", help_of(dsec).partition("Options of every verb")[0], re.M)
+    there = set().union(*(daemon_options(help_of(dsec, verb)) for verb in verbs))
+    named = set(re.findall(r"Fl -([a-z][\w-]*)", page.replace("\\", "")))
+    # Those of dsecd, which the page speaks of.
+    yield from (f"dsec.1: there is no --{option}" for option in sorted(named - there - {"journal", "egress"}))
+
+
+def daemon_words(dsecd, page):
+    """dsecd's options that its page does not name, and the other way round: but dsec's --network."""
+    there = daemon_options(help_of(dsecd))
+    named = set(re.findall(r"Fl -([a-z][\w-]*)", page.replace("\\", "")))
+    yield from (f"dsecd.8: --{option} is not there" for option in sorted(there - named))
+    yield from (f"dsecd.8: there is no --{option}" for option in sorted(named - there - {"network"}))
 
 
 def groff_complaints(path):
@@ -61,6 +84,8 @@ def main():
     text = {page.name: page.read_text(encoding="utf-8") for page in pages}
     wrong = list(missing_functions(whole(root / "sdk/include/dsec/dsec.h"), text["dsec.3"]))
     wrong += missing_words(dsec, text["dsec.1"])
+    wrong += extra_words(dsec, text["dsec.1"])
+    wrong += daemon_words(sys.argv[3], text["dsecd.8"])
     for page in pages:
         wrong += groff_complaints(page)
     for what in dict.fromkeys(wrong):

@@ -372,9 +372,9 @@ class EngineTest(EngineFixture):
             (("rm", f"{sandbox}:/tmp/e"), b"Directory not empty"),
             (("rm", f"{sandbox}:/tmp/none"), b"No such file"),
             (("mkdir", f"{sandbox}:/tmp/a"), b"File exists"),
-            (("mkdir", "-r", f"{sandbox}:/tmp/x"), b"no such option"),
+            (("mkdir", "-r", f"{sandbox}:/tmp/x"), b"--recursive belongs to file rm"),
             (("stat", "/tmp/a"), b"is not ID:PATH"),
-            (("move", f"{sandbox}:/tmp/a"), b"stat, mkdir, rm or watch"),
+            (("move", f"{sandbox}:/tmp/a"), b"stat, mkdir, rm, mv and watch"),
         ):
             ran = self.ask("file", *words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)

@@ -55,6 +55,11 @@ class LinesTest(EngineFixture):
     def row(self, *words):
         return json.loads(self.good("--json", *words).splitlines()[-1])
 
+    def row_of_failure(self, *words):
+        ran = self.ask("--json", *words)
+        self.assertEqual(ran.returncode, 125, words)
+        return json.loads(ran.stdout)
+
     def test_line_1_run(self):
         ran = self.ask("run", "small", "--", PROGRAM, "show", "42")
         self.assertEqual((ran.returncode, ran.stdout), (0, b"42|-|/root|0|0\n"))
@@ -196,7 +201,7 @@ class LinesTest(EngineFixture):
         (self.folder / "in/a").chmod(0o755)
         ran = self.ask("run", *words, "small", "--", "/tmp/in/a", "exit", "9")
         self.assertEqual((ran.returncode, ran.stderr), (9, b""))
-        for copy, said in (("/nonesuch:/tmp/x", b"/nonesuch"), ("/etc/passwd:/none/x", b"cp failed")):
+        for copy, said in (("/nonesuch:/tmp/x", b"/nonesuch"), ("/etc/passwd:/none/x", b"cp to /none/x failed")):
             for verb in (("run", "small", "--cp-in", copy, "--", PROGRAM), ("create", "small", "--cp-in",
                                                                           copy, "--count", "2")):
                 ran = self.ask(*verb)
@@ -218,15 +223,45 @@ class LinesTest(EngineFixture):
         self.create("--backend", "container")
 
     def test_errors_say_what_failed_where_whose_fault_it_is_and_what_to_do(self):
+        one = self.create()
+        for words in (("cp", __file__, f"{one}:/tmp/x"), ("file", "mkdir", f"{one}:/tmp/d"),
+                      ("file", "mv", f"{one}:/tmp/x", "/tmp/d/y"), ("file", "rm", "-r", f"{one}:/tmp/d")):
+            self.assertEqual(json.loads(self.good("--json", *words)), {"status": "ok", "blame": "none"})
+        for words in (("cat", f"{one}:/etc/x"), ("cp", f"{one}:/etc", "-"), ("completion", "bash")):
+            self.assertIn("not with --json", self.row_of_failure(*words)["detail"])
         for words, said in (
             (("create", "nonesuch"),
-             r"^dsec: create absent: no such image.* at [\w.]+ .*\[caller\]; dsec image ls shows images\n$"),
-            (("exec", "0" * 26, "--", "x"),
-             r"^dsec: exec absent: .*\[caller\]; dsec ps shows sandboxes\n$"),
+             r"create absent: no such image.* at [\w.]+ .*\[caller\]; dsec image ls shows images"),
+            (("create", "small", "--hostname", "a b"),
+             r"create invalid: letters, .* at create\.hostname \(Invalid argument\) \[caller\]"),
+            (("create", "small", "--user", "1000:x"), r"create invalid: a name, or .* at create\.user .*"),
+            (("create", "small", "--backend", "vm"), r"create unsupported: .* at create\.backend \[caller\]"),
+            (("exec", "0" * 26, "--", "x"), r"exec absent: .*\[caller\]; dsec ps shows sandboxes"),
+            (("exec", one, "-u", "7a", "--", "x"), r"exec invalid: a name, or .* at exec\.user .*\[caller\]"),
+            (("exec", one, "-e", "X", "--", "x"), r"-e: 'X' is not NAME=VALUE; see dsec --help"),
+            (("attach", one, "9"), r"attach absent: .* at request\.exec .*; dsec ps --execs ID shows its programs"),
+            (("logs", one, "9"), r"logs absent: .* at request\.exec .*"),
+            (("cat", f"{one}:/none"),
+             rf"cat {one}:/none failed: at file\.open \(No such file or directory\) \[caller\]"),
+            (("cp", f"{one}:/none", "/tmp/x"), rf"cp {one}:/none: No such file or directory"),
+            (("cp", "/etc/hostname", f"{one}:/no/x"), rf"cp to {one}:/no/x failed: .*"),
+            (("file", "stat", f"{one}:/", "-r"), r"--recursive belongs to file rm"),
+            (("file", "mv", f"{one}:/"), r"file mv wants ID:PATH and PATH"),
+            (("image", "fetch"), r"image fetch: there is import, ls, inspect and rm"),
+            (("image", "rm", "a\x1b[31m"), r"a\\x1b\[31m invalid: .*"),
+            (("image", "import", "dir:/none", "--name", "x"), r"/none: No such file or directory"),
+            (("image", "import", f"tar:{__file__}", "--name", "x"), r"import invalid: .*\(Bad message\).*"),
+            (("policy", "show", "nonesuch"), r"nonesuch absent: .*; dsec policy ls shows policies"),
+            (("policy", "check", "/none"), r"policy: '/none': No such file or directory"),
+            (("policy", "ls", "--effective"), r"--effective belongs to policy check, load and show"),
         ):
             ran = self.ask(*words)
             self.assertEqual(ran.returncode, 125)
-            self.assertRegex(ran.stderr.decode(), said)
+            self.assertRegex(ran.stderr.decode(), rf"^dsec: {said}\n$")
+            told = self.row_of_failure(*words)
+            self.assertIn((told["status"], told["blame"]), (
+                ("invalid", "caller"), ("absent", "caller"), ("unsupported", "caller"),
+                ("failed", "caller"), ("failed", "platform"), ("lost", "platform")), words)
 
 
 class OwnEngineTest(PrivateTest):

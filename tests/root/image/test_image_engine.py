@@ -198,7 +198,7 @@ class ImageTest(unittest.TestCase):
     def test_sources_that_are_none_are_told(self):
         self.bad("image", "import", "x.tar", "--name", "x", says=["is no source"])
         self.bad("image", "import", "tar:/nonesuch", "--name", "x", says=["No such file"])
-        self.bad("image", "import", "dir:/nonesuch", "--name", "x", says=["could not be read"])
+        self.bad("image", "import", "dir:/nonesuch", "--name", "x", says=["nonesuch: No such file"])
         for name in ("../x", ".x", "a//b", "a/.b", "/x", "x/", "a b"):
             self.bad("image", "import", "-", "--name", name, says=["import invalid", "image.name"],
                      input=self.base())
