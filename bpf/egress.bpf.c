@@ -15,6 +15,7 @@
 #include "bpf/policy.h"
 #include "bpf/policy_egress.h"
 #include "bpf/churn_rule.h"
+#include "bpf/destinations.bpf.h"
 #include "bpf/metadata.bpf.h"
 #include "bpf/violation.bpf.h"
 
@@ -24,7 +25,7 @@ char program_license[] SEC("license") = "Dual BSD/GPL";
 enum { HOOK_DENY = 0, HOOK_ALLOW = 1, HOOK_LATE = 2, ERROR_NOT_PERMITTED = 1 };
 enum { SECOND_NS = 1000000000, TOP_BYTES_MIN = 65536 };
 enum { ETHERTYPE_4 = 0x0800, ETHERTYPE_6 = 0x86dd, LOOPBACK = 1, FRAGMENT = 0x1fff };
-enum { POLICY_BITS = 32, ADDRESS_BITS = 128, PORT_DNS = 53, PROTOCOL_MPTCP = 262 };
+enum { PORT_DNS = 53, PROTOCOL_MPTCP = 262 };
 
 #define MAPPED bpf_htonl(0xffff)
 
@@ -37,14 +38,6 @@ struct {
 	__type(key, struct policy_cgroup);
 	__type(value, struct policy_egress);
 } egress SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, POLICY_DESTINATIONS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct policy_destination_key);
-	__type(value, struct policy_destination);
-} destinations SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -129,23 +122,16 @@ static __always_inline struct verdict refused_by(__u32 rule)
 static __always_inline struct verdict ports_verdict(const struct policy_destination *to,
 						    const struct target *target)
 {
-	for (unsigned int i = 0; i < POLICY_PORT_RANGES_MAX; i++) {
-		const struct policy_ports *range = &to->ranges[i];
+	const struct policy_ports *range = destination_ports(to, target->protocol, target->port);
 
-		if (i >= to->range_count)
-			break;
-		if (range->protocol == target->protocol && target->port >= range->first &&
-		    target->port <= range->last)
-			return (struct verdict){ .rule = range->rule, .passes = true };
-	}
+	if (range)
+		return (struct verdict){ .rule = range->rule, .passes = true };
 	return refused_by(to->range_count ? POLICY_RULE_EGRESS : to->rule);
 }
 
 static __always_inline struct verdict target_verdict(const struct policy_egress *self,
 						     const struct target *to)
 {
-	struct policy_destination_key key = { .prefix_bits = POLICY_BITS + ADDRESS_BITS,
-					      .policy = self->policy };
 	const struct policy_destination *found;
 
 	if (is_resolver(self, to))
@@ -156,8 +142,7 @@ static __always_inline struct verdict target_verdict(const struct policy_egress 
 		return refused_by(POLICY_RULE_DNS);
 	if (is_nobody(to))
 		return refused_by(POLICY_RULE_EGRESS);
-	__builtin_memcpy(key.address, to->word, sizeof(key.address));
-	found = bpf_map_lookup_elem(&destinations, &key);
+	found = destination_find(self->policy, to->word);
 	return found ? ports_verdict(found, to) : refused_by(POLICY_RULE_EGRESS);
 }
 

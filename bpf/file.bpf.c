@@ -14,6 +14,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/lsm.bpf.h"
+#include "bpf/file_tell.bpf.h"
 #include "bpf/policy_path_hash.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
@@ -155,51 +156,6 @@ static __noinline int dentry_find(__u64 at, __u32 policy, const struct asked *as
 	return 0;
 }
 
-enum { NAMES_TOLD_MAX = 16, NAME_TOLD_BYTES = 64 };
-
-/* The names from the last one to the first, as far as there is room. */
-static __always_inline void path_write(struct policy_violation *record, __u64 at)
-{
-	struct dentry *dentry = (struct dentry *)at;
-	__u32 used = 0;
-
-	record->text_kind = POLICY_TEXT_PATH;
-	record->is_cut = 1;
-	for (int i = 0; i < NAMES_TOLD_MAX; i++) {
-		struct dentry *parent = BPF_CORE_READ(dentry, d_parent);
-		long bytes;
-
-		if (parent == dentry) {
-			record->is_cut = 0;
-			break;
-		}
-		if (used > POLICY_TEXT_BYTES - NAME_TOLD_BYTES)
-			break;
-		bytes = bpf_probe_read_kernel_str(record->text + used, NAME_TOLD_BYTES,
-						  BPF_CORE_READ(dentry, d_name.name));
-		if (bytes < 0 || bytes > NAME_TOLD_BYTES)
-			break;
-		used += (__u32)bytes;
-		dentry = parent;
-	}
-	record->text_bytes = (__u16)used;
-}
-
-static __noinline int file_tell(const struct violation *v, __u64 dentry, __u64 argument)
-{
-	struct policy_violation *record;
-
-	if (!v)
-		return 0;
-	record = violation_begin(v);
-	if (record) {
-		record->argument = argument;
-		path_write(record, dentry);
-		violation_end(record);
-	}
-	return 0;
-}
-
 static __always_inline int file_judge(const struct subject *subject, struct dentry *dentry,
 				      const struct found *found, const struct asked *asked)
 {
@@ -214,6 +170,8 @@ static __always_inline int file_judge(const struct subject *subject, struct dent
 	} else if (found->bits == EXECUTE) {
 		verdict.error = ERROR_ACCESS;
 		verdict.hook = POLICY_HOOK_EXECUTE;
+	} else if (asked->hook == POLICY_HOOK_CREATE && is_bytecode(dentry)) {
+		verdict.hook = POLICY_HOOK_BYTECODE;
 	}
 	v = violation_of(subject, &verdict);
 	(void)file_tell(&v, (__u64)dentry, asked->argument); /* refused all the same */

@@ -9,19 +9,17 @@
 
 #include "bpf/guard_policy.h"
 
-enum { POLICY_BITS = 32, ADDRESS_BITS = 128 };
-
 _Static_assert((int)GUARD_PORT_RANGES_MAX == (int)POLICY_PORT_RANGES_MAX, "as many as fit");
 
 int guard_destination_entry(uint32_t policy, const struct guard_destination *destination,
 			    struct policy_destination_key *ret_key,
 			    struct policy_destination *ret_value)
 {
-	if (destination->prefix_bits > ADDRESS_BITS ||
+	if (destination->prefix_bits > POLICY_ADDRESS_BITS ||
 	    destination->port_count > GUARD_PORT_RANGES_MAX)
 		return -EINVAL;
 	*ret_key = (struct policy_destination_key){
-		.prefix_bits = POLICY_BITS + (uint32_t)destination->prefix_bits,
+		.prefix_bits = POLICY_NUMBER_BITS + (uint32_t)destination->prefix_bits,
 		.policy = policy,
 	};
 	memcpy(ret_key->address, destination->address, sizeof(ret_key->address));

@@ -219,7 +219,7 @@ struct policy_destination_key {
 	__u8 address[16]; /* IPv6, or IPv4 as ::ffff:a.b.c.d */
 };
 
-enum { POLICY_PORT_RANGES_MAX = 8 };
+enum { POLICY_PORT_RANGES_MAX = 8, POLICY_NUMBER_BITS = 32, POLICY_ADDRESS_BITS = 128 };
 
 struct policy_ports {
 	__u16 first, last; /* both included; for ICMP: its types */
@@ -312,6 +312,8 @@ enum policy_hook {
 	POLICY_HOOK_SEND = 27,
 	POLICY_HOOK_DNS = 28, /* text: the name that was asked for */
 	POLICY_HOOK_TLS = 29, /* text: the name that was shown */
+	/* Python keeps what it compiled beside its source: a creation there; text: as for OPEN. */
+	POLICY_HOOK_BYTECODE = 30,
 	POLICY_HOOKS,
 };
 

@@ -250,6 +250,12 @@ int BPF_PROG(dsec_no_move)
 	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
 }
 
+SEC("lsm/sb_remount")
+int BPF_PROG(dsec_no_remount)
+{
+	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
+}
+
 SEC("lsm/sb_pivotroot")
 int BPF_PROG(dsec_no_pivot)
 {

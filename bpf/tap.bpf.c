@@ -12,6 +12,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "bpf/policy.h"
+#include "bpf/destinations.bpf.h"
 #include "bpf/metadata.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
@@ -27,8 +28,6 @@ enum {
 	NDP_ADVERTISE = 136,
 	NDP_HOPS = 255,
 	PROTOCOL_ICMPV6 = 58,
-	POLICY_BITS = 32,
-	ADDRESS_BITS = 128,
 };
 
 struct {
@@ -46,14 +45,6 @@ struct {
 	__type(key, struct policy_interface);
 	__type(value, struct policy_tap_counts);
 } tap_counts SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, POLICY_DESTINATIONS_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct policy_destination_key);
-	__type(value, struct policy_destination);
-} destinations SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -134,22 +125,12 @@ static __always_inline void flow_count(const struct packet *packet, __u32 rule)
 /* Where it goes to stands in packet->flow. */
 static __always_inline int destination_verdict(const struct policy_tap *tap, struct packet *packet)
 {
-	struct policy_destination_key key = { .prefix_bits = POLICY_BITS + ADDRESS_BITS,
-					      .policy = tap->policy };
 	const struct policy_destination *to = NULL;
 	struct policy_flow_key *flow = &packet->flow;
 
-	__builtin_memcpy(key.address, flow->address, sizeof(key.address));
 	if (!metadata_is6((const __u32 *)flow->address))
-		to = bpf_map_lookup_elem(&destinations, &key);
-	for (unsigned int i = 0; to && i < POLICY_PORT_RANGES_MAX; i++) {
-		const struct policy_ports *range = &to->ranges[i];
-
-		if (i >= to->range_count)
-			break;
-		if (range->protocol != flow->protocol || flow->port < range->first ||
-		    flow->port > range->last)
-			continue;
+		to = destination_find(tap->policy, flow->address);
+	if (to && destination_ports(to, flow->protocol, flow->port)) {
 		flow_count(packet, to->rule);
 		return POLICY_TAP_PASSED;
 	}

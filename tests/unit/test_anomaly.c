@@ -30,6 +30,14 @@ Test(anomaly, one_write_to_what_is_protected_taints)
 	cr_expect_eq(anomaly_taints(&anomaly_defaults, bit), bit);
 }
 
+Test(anomaly, compiled_files_that_python_would_keep_count_for_nothing)
+{
+	struct anomaly_state state = { 0 };
+	const struct policy_violation v = seen(POLICY_HOOK_BYTECODE, 0);
+
+	cr_expect_eq(judge(&state, &v, 1000000), 0);
+}
+
 Test(anomaly, what_is_hidden_is_hunted_and_not_written)
 {
 	struct anomaly_state state = { 0 };
