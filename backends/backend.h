@@ -300,6 +300,8 @@ struct backend_class {
 	int (*box_clear)(struct box *box, struct box_clear *clear);
 	/* The same. -EOPNOTSUPP: nothing here takes a network away. */
 	int (*box_narrow)(struct box *box, struct box_narrow *narrow);
+	/* Its phase is of that version now, with the policy it has. At once; -ESRCH: it died. */
+	int (*box_phase)(struct box *box, uint32_t version);
 	/* Its network namespace, to close. -ENOENT: none; -EOPNOTSUPP: others are in it. */
 	int (*box_network)(const struct box *box, int *ret_fd);
 	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */

@@ -537,6 +537,7 @@ const struct backend_class container_class = {
 	.box_usage = container_usage,
 	.box_clear = container_box_clear,
 	.box_narrow = container_box_narrow,
+	.box_phase = container_box_phase,
 	.box_network = container_box_network,
 	.port_ask = container_port_ask,
 	.launcher_add = container_launcher_add,

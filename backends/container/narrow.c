@@ -186,6 +186,15 @@ int container_box_narrow(struct box *base, struct box_narrow *narrow)
 	return 0;
 }
 
+/* ---- versions ---- */
+
+int container_box_phase(struct box *base, uint32_t version)
+{
+	struct container *box = container_of_box(base);
+
+	return box_lives(box) ? box_policy_tell(box, base->spec.policy, version) : -ESRCH;
+}
+
 /* ---- flows ---- */
 
 int container_box_network(const struct box *base, int *ret_fd)

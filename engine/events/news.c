@@ -192,14 +192,19 @@ static void integrity_news(const struct sandbox *sandbox, const struct policy_vi
 	const uint32_t comm = (uint32_t)strnlen(v->comm, sizeof v->comm);
 
 	state->cause = 0;
+	if (v->phase) /* a program's that knows it */
+		state->phase_version = v->phase;
 	memcpy(more.texts, v->comm, comm);
 	more.head.process = (struct dsec_wire_ref){ sizeof more.head, comm };
 	more.head.text =
 		(struct dsec_wire_ref){ sizeof more.head + comm, text_write(v, more.texts + comm) };
 	more.head.size = (uint32_t)sizeof more.head + comm + more.head.text.bytes;
 	news_add(&sandbox->tenancy->news, state,
-		 &(struct news_parts){
-			 .labels = &sandbox->labels, .more = &more, .phase = sandbox->phase.name });
+		 &(struct news_parts){ .labels = &sandbox->labels,
+				       .more = &more,
+				       .phase = state->phase_version == sandbox->phase.version ?
+							sandbox->phase.name :
+							NULL });
 }
 
 void news_of_violation(const struct sandbox *sandbox, const struct policy_violation *v,

@@ -341,6 +341,20 @@ static int cut_flows(struct flow *f)
 	return FLOW_WAIT;
 }
 
+/* ---- step "version": what the kernel refuses from here on is told with it ---- */
+
+static int tell_version(struct flow *f)
+{
+	struct phase_move *move = container_of(f, struct phase_move, flow);
+	struct box *box = move->sandbox->box;
+	int r;
+
+	if (brings_policy(move)) /* told with it */
+		return FLOW_NEXT;
+	r = box->backend->class->box_phase(box, (uint32_t)move->sandbox->phase.version + 1);
+	return r < 0 ? r : FLOW_NEXT;
+}
+
 /* clang-format off */
 static const struct flow_step phase_steps[] = {
 	/* name      start         finish undo  limit_ms */
@@ -348,6 +362,7 @@ static const struct flow_step phase_steps[] = {
 	{ "leaves",  clear_leaves, NULL,  NULL, 0 },
 	{ "walls",   put_up_walls, NULL,  NULL, 0 },
 	{ "flows",   cut_flows,    NULL,  NULL, 0 },
+	{ "version", tell_version, NULL,  NULL, 0 },
 };
 /* clang-format on */
 

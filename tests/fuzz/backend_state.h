@@ -63,5 +63,6 @@ static inline struct stub_box *box_of(struct box *box)
 /* backend_passage.c: between two phases; what is asked, and what comes of it. */
 int stub_box_clear(struct box *base, struct box_clear *clear);
 int stub_box_narrow(struct box *base, struct box_narrow *narrow);
+int stub_box_phase(struct box *base, uint32_t version);
 int stub_box_network(const struct box *base, int *ret_fd);
 void stub_passage_ends(struct stub *stub, struct stub_box *box);

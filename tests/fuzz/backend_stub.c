@@ -517,6 +517,7 @@ static const struct backend_class stub_class = {
 	.box_usage = stub_box_usage,
 	.box_clear = stub_box_clear,
 	.box_narrow = stub_box_narrow,
+	.box_phase = stub_box_phase,
 	.box_network = stub_box_network,
 	.port_ask = stub_port_ask,
 	.launcher_add = stub_launcher_add,

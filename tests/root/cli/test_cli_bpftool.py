@@ -39,7 +39,10 @@ class BpftoolTest(EngineFixture):
         self.create("--policy", "held")  # which tries nothing
         for _ in range(TRIED):
             self.ask("exec", sandbox, "--", PROGRAM, "socket")
+        self.assertIn('"version": 1,', self.page_run(sandbox)["Which one it is"])
+        self.good("phase", sandbox, "next")  # and it keeps its policy
         told = self.page_run(sandbox)
+        self.assertRegex(told["Which one it is"], r'"version": 2,\s*"phase": 2,')
         self.assertIn('"name": "held"', told["What it may do"])
         for rule in ("files.protect /program", "ioctls.deny 0x1234"):
             self.assertIn(f'"text": "{rule}"', told["What it may do"])
