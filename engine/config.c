@@ -60,6 +60,8 @@ static const struct option options[] = {
 	{ "egress", OPTION_PATH, FIELD(egress_range), 0, 0, "RANGE",
 	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
+	{ "state", OPTION_PATH, FIELD(state_path), 0, 0, "DIR",
+	  "what instances keep over their ends: policies that tenants loaded" },
 	{ "images-full", OPTION_COUNT, FIELD(images_full_percent), 1, 100, "PERCENT",
 	  "of their disk: nothing is imported beyond" },
 	{ "image-max", OPTION_BYTES, FIELD(image_bytes_max), 1 << 20, 1ull << 46, "BYTES",
@@ -113,7 +115,9 @@ static const struct option options[] = {
 	{ "json", OPTION_ON, FIELD(check_json), 0, 0, NULL, "--check writes JSON" },
 	{ "help", OPTION_ANSWER, 0, 0, CONFIG_HELP, NULL, "say this, and end" },
 	{ "uninstall", OPTION_ANSWER, 0, 0, CONFIG_UNINSTALL, NULL,
-	  "remove what a dead engine of the instance left, and end" },
+	  "remove what a dead engine of the instance left, and what it kept, and end" },
+	{ "all", OPTION_ON, FIELD(uninstall_all), 0, 0, NULL,
+	  "--uninstall removes that of every instance" },
 	{ "version", OPTION_ANSWER, 0, 0, CONFIG_VERSION, NULL, "say the version, and end" },
 };
 
@@ -143,6 +147,7 @@ int config_default(struct config *config)
 	*config = (struct config){
 		.instance = "main",
 		.images_path = "/var/lib/dsec/images",
+		.state_path = "/var/lib/dsec/state",
 		.shards = shards < SHARDS_MAX ? shards : SHARDS_MAX,
 		.launchers = 3,
 		.sandboxes_max = 8192,

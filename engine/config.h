@@ -89,6 +89,7 @@ struct config {
 	const char *token_path;		   /* NULL: clients need no token */
 	const char *egress_range;	   /* NULL: sandboxes have no way out */
 	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */
+	const char *state_path;		   /* /var/lib/dsec/state: what an instance keeps */
 	const char *launcher_path;	   /* beside dsecd */
 	const char *import_path;	   /* the same: dsec-import */
 	const char *fault;		   /* DSEC_FAULT, where built in */
@@ -120,6 +121,7 @@ struct config {
 	uint32_t socket_mode;		   /* 0600 */
 	uint32_t log_level;		   /* enum log_level: LOG_INFO */
 	bool check_json;		   /* --check writes JSON */
+	bool uninstall_all;		   /* --uninstall is about every instance */
 	struct tenant_config tenants[TENANTS_MAX];
 	uint32_t tenant_count; /* at least 1 */
 	uint64_t given;	       /* bit per option that was given, of config.c's table */

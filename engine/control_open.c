@@ -85,6 +85,28 @@ static int walls_new(const struct policy_enforcer *e, const struct guard_policy 
 	return backend_walls_new(policy, has_lsm(e), ret);
 }
 
+/* Tenants' own come back; not to a private engine, whose name nobody has again. */
+static void policies_keep(struct control *control)
+{
+	const struct config *config = control->config;
+	uint32_t count;
+
+	if (config->lifeline_fd >= 0)
+		return;
+	for (uint32_t i = 0; i < config->tenant_count; i++)
+		control->tenant_names[i] = config->tenants[i].name;
+	control->policy_files = (struct policy_files){ .state = config->state_path,
+						       .instance = config->instance,
+						       .tenants = control->tenant_names,
+						       .tenant_count = config->tenant_count };
+	policy_files_init(&control->policy_files);
+	count = policy_files_restore(&control->policy_files, &control->policies,
+				     io_clock_ns(control->io));
+	control->policies.store = &control->policy_files.store;
+	if (count)
+		log_info("policies restored count=%u", count);
+}
+
 /* After the guard, which says how each rule is enforced. */
 static int policies_start(struct control *control)
 {
@@ -105,6 +127,8 @@ static int policies_start(struct control *control)
 	if (r < 0)
 		log_error("ready-made policies err=%s at=%u:%u %s", strerror(-r), mistake.line,
 			  mistake.column, mistake.text);
+	else
+		policies_keep(control);
 	return r;
 }
 

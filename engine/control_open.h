@@ -11,6 +11,7 @@
 #include "engine/image/image.h"
 #include "engine/image/import.h"
 #include "engine/policy/policies.h"
+#include "engine/policy/policy_files.h"
 #include "engine/shard.h"
 
 struct guard;
@@ -34,6 +35,8 @@ struct control {
 	struct imports imports;
 	struct policy_table policies;
 	struct policy_enforcer enforcer; /* of those */
+	struct policy_files policy_files;
+	const char *tenant_names[TENANTS_MAX];
 	bool stopping, gave_up;
 	uint64_t stop_ns;	    /* when it was told to stop */
 	struct worker_pid *workers; /* not reaped yet */

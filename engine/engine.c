@@ -12,6 +12,7 @@
 #include "engine/control.h"
 #include "engine/slice.h"
 #include "engine/keeper/sweep.h"
+#include "engine/policy/policy_files.h"
 
 enum { EXIT_CLEAN = 0, EXIT_BROKEN = 1, EXIT_TRY_AGAIN = 75 };
 
@@ -22,6 +23,21 @@ int engine_sweep(const struct config *config, const struct engine_handover *hand
 	if (config->egress_range && backend_egress_sweep(config->instance) < 0)
 		r = -EBUSY;
 	return r;
+}
+
+/* Without its options nobody knows whether it had a way out. */
+int engine_uninstall(const struct config *config, const struct engine_handover *handover)
+{
+	const struct policy_files policies = { .state = config->state_path,
+					       .instance = config->instance };
+	int r = sweep_instance(config->instance, handover->cgroup_fd);
+	int egress_r = backend_egress_sweep(config->instance);
+
+	if (egress_r == -EOPNOTSUPP)
+		log_warning("nft(8) could not look for a table of the instance's, continuing");
+	else if (egress_r < 0 && egress_r != -ENOENT) /* without it there is no table */
+		r = -EBUSY;
+	return r < 0 ? r : policy_files_forget(&policies);
 }
 
 int engine_run(const struct config *config, const struct engine_handover *handover)

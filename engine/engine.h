@@ -25,3 +25,5 @@ int engine_run(const struct config *config, const struct engine_handover *handov
  * engine follows it. 0 or -errno, logged; bounded in time.
  */
 int engine_sweep(const struct config *config, const struct engine_handover *handover);
+/* The same, and what the instance keeps over its end: nobody starts it again. */
+int engine_uninstall(const struct config *config, const struct engine_handover *handover);

@@ -174,7 +174,7 @@ engine_start() {
 	say "engine"
 	rm -f "$run/ready"
 	mkfifo "$run/ready"
-	"$build/engine/dsecd" --instance "$instance" --socket "$run/dsec.sock" --images "$cache" \
+	"$build/engine/dsecd" --instance "$instance" --socket "$run/dsec.sock" --images "$cache" --state "$run/state" \
 		--ready-fd 9 9<>"$run/ready" >"$cache/dsecd.log" 2>&1 &
 	engine=$!
 	if ! read -t 30 -r ready <"$run/ready" || [[ $ready != ready ]]; then

@@ -101,22 +101,6 @@ int keeper_run(struct config *config)
 	return keeper_close(&k);
 }
 
-int keeper_uninstall(struct config *config)
-{
-	struct engine_handover handover = { .cgroup_fd = -1 };
-	struct instance instance;
-	int r;
-
-	if (config_check(config) < 0 || instance_open(&instance, config, &places) < 0)
-		return KEEPER_EXIT_REFUSED; /* it said why */
-	handover.cgroup_fd = instance.cgroup_fd;
-	r = engine_sweep(config, &handover);
-	if (instance_close(&instance, &places) < 0 || r < 0)
-		return 1; /* likewise */
-	log_info("instance %s: nothing of it is left", config->instance);
-	return 0;
-}
-
 static int host_check(void)
 {
 	struct utsname host;

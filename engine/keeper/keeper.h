@@ -25,9 +25,9 @@ enum {
 /* Runs until the last engine ended; returns dsecd's exit status. */
 int keeper_run(struct config *config);
 /*
- * Removes what is left of the instance: processes, cgroups, pinned BPF links and maps, sockets,
- * locks. KEEPER_EXIT_REFUSED, and nothing is touched, while it runs; 1: something stays, and it
- * said what.
+ * Removes what is left of the instance, or with `uninstall_all` of every one: processes, cgroups,
+ * pinned BPF links and maps, ways out, sockets, locks, state. KEEPER_EXIT_REFUSED, and nothing of
+ * it is touched, while it runs; 1: something stays, and it said what.
  */
 int keeper_uninstall(struct config *config);
 

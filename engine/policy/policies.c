@@ -151,7 +151,8 @@ static int document_compile(const struct policy_table *table, const struct polic
 				 request->name);
 	if (r == 0)
 		r = base_find(table, request->tenant, document, &base, mistake);
-	if (r == 0 && request->tenant != POLICY_EVERYBODYS) /* those may name each other */
+	/* Ready-made ones may name each other. */
+	if (r == 0 && request->tenant != POLICY_EVERYBODYS && !request->is_restored)
 		r = phases_check(table, request->tenant, document, mistake);
 	if (r == 0)
 		r = policy_compile(document, base, &policy, mistake);
@@ -235,6 +236,18 @@ static bool is_same(const struct policy *a, const struct policy *b)
 	       !memcmp(a->document, b->document, a->document_bytes);
 }
 
+/* It can be had from now on, and will be by who comes after this engine; else it is freed. */
+static int version_keep(const struct policy_table *table, struct policy *policy)
+{
+	int r = version_arm(table, policy);
+
+	if (r == 0 && table->store)
+		r = table->store->put(table->store, policy);
+	if (r < 0)
+		version_free(table, policy);
+	return r;
+}
+
 int policies_load(struct policy_table *table, const struct policy_request *request,
 		  struct policy **ret, struct policy_mistake *mistake)
 {
@@ -255,9 +268,7 @@ int policies_load(struct policy_table *table, const struct policy_request *reque
 		policy = there;
 	} else {
 		policy->guard.number = ++table->numbers;
-		r = version_arm(table, policy);
-		if (r < 0)
-			policy_free(policy);
+		r = version_keep(table, policy);
 	}
 	if (r < 0)
 		return r;
@@ -271,6 +282,43 @@ int policies_load(struct policy_table *table, const struct policy_request *reque
 	return 0;
 }
 
+/* The one it had, where that can be. */
+static uint32_t number_again(struct policy_table *table, uint32_t wanted)
+{
+	bool is_free = wanted > 0;
+
+	for (const struct policy *policy = table->policies; policy; policy = policy->next)
+		is_free &= policy->guard.number != wanted;
+	if (!is_free)
+		return ++table->numbers;
+	if (table->numbers < wanted)
+		table->numbers = wanted;
+	return wanted;
+}
+
+int policies_restore(struct policy_table *table, const struct policy_request *request,
+		     uint32_t number, struct policy_mistake *mistake)
+{
+	struct policy *policy;
+	int r = document_compile(table, request, &policy, mistake);
+
+	if (r < 0)
+		return r;
+	if (policies_find(table, request->tenant, policy->guard.name))
+		r = -EEXIST; /* it is ready-made by now */
+	else if (own_count(table, request->tenant) >= POLICIES_OWN_MAX)
+		r = -ENOSPC;
+	else
+		r = version_arm(table, policy);
+	if (r < 0) {
+		policy_free(policy);
+		return r;
+	}
+	policy->guard.number = number_again(table, number);
+	policy_insert(table, policy);
+	return 0;
+}
+
 int policies_remove(struct policy_table *table, const struct policy_request *request)
 {
 	struct policy *policy = policies_find(table, request->tenant, request->name);
@@ -281,6 +329,8 @@ int policies_remove(struct policy_table *table, const struct policy_request *req
 		return -EPERM;
 	if (request->version && policy->guard.number != request->version)
 		return -ESTALE;
+	if (table->store && table->store->remove(table->store, policy->tenant, request->name) < 0)
+		return -EIO;
 	policy->is_stale = true;
 	return 0;
 }

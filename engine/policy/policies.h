@@ -22,6 +22,12 @@ struct policy_ready {
 
 extern const struct policy_ready policies_ready[POLICIES_READY];
 
+/* Where tenants' own are kept for who comes after this engine. -EIO, and it said why. */
+struct policy_store {
+	int (*put)(const struct policy_store *store, const struct policy *policy);
+	int (*remove)(const struct policy_store *store, uint32_t tenant, const char *name);
+};
+
 struct guard;
 
 /* What enforces policies on this host, by versions. */
@@ -42,6 +48,7 @@ struct policy_table {
 	struct policy *policies; /* all, with those that are stale, in order of names */
 	uint32_t numbers;	 /* given so far */
 	const struct policy_enforcer *enforcer; /* NULL: there is none. Set before opening */
+	const struct policy_store *store; /* tenants' own outlive the table; NULL: they do not */
 };
 
 struct policy_request {
@@ -51,6 +58,7 @@ struct policy_request {
 	size_t document_bytes;
 	uint64_t version; /* load, remove: only if this is the one there is; 0: whatever is */
 	uint64_t now_ns;
+	bool is_restored; /* it was looked at once: its phases' policies may come after it */
 };
 
 /* The ready-made are compiled. -EBADMSG: one is wrong, and the mistake says which; -ENOMEM. */
@@ -68,12 +76,18 @@ int policies_check(struct policy_table *table, const struct policy_request *requ
 /*
  * Under its name from now on; used once. The same document again is the version that is there. The
  * same errors, and -EPERM: the name is ready-made; -ENOSPC: POLICIES_OWN_MAX; -ESTALE: another
- * version is there.
+ * version is there; -EIO: it cannot be kept.
  */
 int policies_load(struct policy_table *table, const struct policy_request *request,
 		  struct policy **ret, struct policy_mistake *mistake);
-/* -ENOENT, -EPERM: ready-made, -ESTALE: another version is there. */
+/* -ENOENT, -EPERM: ready-made, -ESTALE: another version is there, -EIO: it stays. */
 int policies_remove(struct policy_table *table, const struct policy_request *request);
+/*
+ * One that an engine before this had, under its number where that is free. The errors of
+ * policies_check(), and -EEXIST; -ENOSPC: POLICIES_OWN_MAX.
+ */
+int policies_restore(struct policy_table *table, const struct policy_request *request,
+		     uint32_t number, struct policy_mistake *mistake);
 /*
  * The kernel has its rules from here on: before the first sandbox that gets it. Of a version that
  * is used. 0 also where the kernel takes none (then it is POLICY_HELD_NOT), or what load() says.

@@ -221,8 +221,14 @@ static struct status query_status(struct query *query)
 	struct status s = status_of_errno(query->result, "policy", "document");
 
 	if (query->result != -EBADMSG && query->result != -ENOENT && query->result != -EPERM &&
-	    query->result != -ESTALE && query->result != -ENOSPC)
+	    query->result != -ESTALE && query->result != -ENOSPC) {
+		if (query->result == -EIO) {
+			s.step = "state";
+			s.detail = "its file cannot be written or removed: see dsecd --state, and "
+				   "its log";
+		}
 		return s; /* good, or not the caller's fault */
+	}
 	s.blame = DSEC_BLAME_CALLER;
 	s.step = "name";
 	switch (query->result) {

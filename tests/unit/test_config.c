@@ -232,6 +232,7 @@ Test(config, questions_are_modes_of_their_own)
 		enum config_mode mode;
 	} cases[] = {
 		{ "--check --json", CONFIG_CHECK },
+		{ "--uninstall --all", CONFIG_UNINSTALL },
 		{ "--help", CONFIG_HELP },
 		{ "--version", CONFIG_VERSION },
 	};
@@ -257,6 +258,8 @@ Test(config, help_names_every_option_with_its_default)
 		"(0600)",
 		"--images DIR",
 		"(/var/lib/dsec/images)",
+		"--state DIR",
+		"(/var/lib/dsec/state)",
 		"--launcher PATH",
 		"--shards N",
 		"--launchers N",

@@ -44,15 +44,16 @@ static void image_make(const char *folder)
 static void engine_become(const struct engine *engine, const struct engine_options *options,
 			  int ready_fd)
 {
-	char instance[32], images[96], ready[16];
-	const char *arguments[ARGUMENTS_MAX] = { DSECD_PATH, "--instance",   instance,
-						 "--socket", engine->socket, "--images",
-						 images,     "--ready-fd",   ready };
+	char instance[32], images[96], state[96], ready[16];
+	const char *arguments[ARGUMENTS_MAX] = { DSECD_PATH,	 "--instance", instance, "--socket",
+						 engine->socket, "--images",   images,	 "--state",
+						 state,		 "--ready-fd", ready };
 	int log = open(engine->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	int count = 9;
+	int count = 11;
 
 	(void)snprintf(instance, sizeof instance, "hostile-%d", getppid());
 	(void)snprintf(images, sizeof images, "%s/images", engine->folder);
+	(void)snprintf(state, sizeof state, "%s/state", engine->folder);
 	(void)snprintf(ready, sizeof ready, "%d", ready_fd);
 	for (int i = 0; options->arguments[i]; i++)
 		arguments[count++] = options->arguments[i];

@@ -132,7 +132,7 @@ class EngineFixture(CliTest):
         with open(cls.folder / "log", "wb") as log:
             cls.engine = subprocess.Popen(
                 [DSECD, "--instance", cls.instance, "--socket", cls.socket]
-                + ["--images", cls.images, "--ready-fd", str(writer)]
+                + ["--images", cls.images, "--state", cls.folder / "state", "--ready-fd", str(writer)]
                 + ["--shards", "2", "--sandboxes-max", str(cls.sandboxes_max)],
                 pass_fds=[writer], stdout=log, stderr=log,
             )

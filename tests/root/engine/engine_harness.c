@@ -109,7 +109,7 @@ static bool bpf_refuse(void)
 /* The child: becomes dsecd, and goes when we do. */
 static _Noreturn void engine_become(const struct engine *e, int ready_fd, int lifeline_fd)
 {
-	const char *argv[ARGUMENTS_MAX + 12];
+	const char *argv[ARGUMENTS_MAX + 14];
 	char ready[16], lifeline[16];
 	unsigned count = 0;
 	int log = open(e->log, O_CREAT | O_WRONLY | O_APPEND, 0600);
@@ -123,6 +123,8 @@ static _Noreturn void engine_become(const struct engine *e, int ready_fd, int li
 	argv[count++] = e->socket;
 	argv[count++] = "--images";
 	argv[count++] = engine_images();
+	argv[count++] = "--state";
+	argv[count++] = engine_state();
 	argv[count++] = "--ready-fd";
 	argv[count++] = ready;
 	if (lifeline_fd >= 0) {
@@ -378,4 +380,12 @@ int suites_main(int argc, char **argv, const struct suite *suites, unsigned coun
 const char *engine_images(void)
 {
 	return image_folder();
+}
+
+const char *engine_state(void)
+{
+	static char path[128];
+
+	(void)snprintf(path, sizeof path, "%s/.state", image_folder());
+	return path;
 }

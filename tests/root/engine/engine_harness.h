@@ -91,6 +91,8 @@ void engine_baseline(struct engine *e);
 struct dsec *engine_connect(struct engine *e);
 bool engine_log_has(const struct engine *e, const char *text);
 const char *engine_images(void);
+/* What engines keep over their ends. */
+const char *engine_state(void);
 
 /* The engine process below the keeper, 0: none now. */
 pid_t engine_pid(const struct engine *e);

@@ -45,6 +45,7 @@ class Engine(unittest.TestCase):
             cls.engine = subprocess.Popen(
                 [cls.build / "engine/dsecd", "--instance", cls.instance]
                 + ["--socket", cls.folder / "socket", "--images", cls.folder / "images"]
+                + ["--state", cls.folder / "state"]
                 + ["--ready-fd", str(writer), *cls.options],
                 pass_fds=[writer],
                 stdout=log,
