@@ -45,13 +45,50 @@ struct attack {
 	uint8_t open;	/* to root on the machine itself, without a policy */
 	uint8_t walls;	/* by mounts and seccomp, in a sandbox; or `plain` */
 	uint8_t plain;	/* in a sandbox without a policy */
-	uint8_t hook;	/* enum policy_hook of its violation; 0: none, the kernel refuses first */
+	/* Of its violation; hook 0: there is none, the kernel refuses first, or nothing does. */
+	uint8_t hook;	  /* enum policy_hook */
+	const char *rule; /* its label: of several, one; NULL: none, it could not be decided */
+	const char *text; /* path without its first slash, or name; NULL: it has none */
 };
 
-#define ATTACK(function, denied, open, walls, plain, hook)                                         \
+/* Labels of the two policies' rules. */
+#define RULE_BIN	 "files.protect /bin"
+#define RULE_ETC	 "files.readonly /etc"
+#define RULE_HIDDEN	 "files.hide /usr/bin"
+#define RULE_SRV	 "files.hide /srv"
+#define RULE_TMP	 "files.noexec /tmp"
+#define RULE_XFS	 "ioctls.deny xfs-dangerous"
+#define RULE_NETLINK	 "sockets.families netlink"
+#define RULE_ABSTRACT	 "sockets.unix.deny @dsec-forbidden"
+#define RULE_SOCKET	 "sockets.unix.deny /run/forbidden"
+#define RULE_PTRACE	 "processes.ptrace inside"
+#define RULE_SIGNAL	 "processes.signal inside"
+#define RULE_BPF	 "processes.bpf deny"
+#define RULE_PERF	 "processes.perf deny"
+#define RULE_USERFAULTFD "processes.userfaultfd deny"
+#define RULE_KEYCTL	 "processes.keyctl deny"
+#define RULE_USERNS	 "processes.userns deny"
+#define RULE_SCHEDULER	 "processes.setscheduler deny"
+#define RULE_CORE_SCHED	 "processes.core-sched deny"
+#define RULE_IO_URING	 "processes.io_uring deny"
+#define RULE_MOUNT	 "processes.mount deny"
+
+#define ATTACK(function, denied, open, walls, plain, hook, rule, text)                             \
 	{                                                                                          \
-#function, function, denied, open, walls, plain, hook                              \
+#function, function, denied, open, walls, plain, POLICY_HOOK_##hook, RULE_##rule,  \
+			text                                                                       \
 	}
+#define UNDECIDED(function, denied, open, walls, plain, hook)                                      \
+	{                                                                                          \
+#function, function, denied, open, walls, plain, POLICY_HOOK_##hook, NULL, NULL    \
+	}
+#define QUIET(function, denied, open, walls, plain)                                                \
+	{                                                                                          \
+#function, function, denied, open, walls, plain, 0, NULL, NULL                     \
+	}
+
+#define KEPT   "bin/busybox"
+#define ANSWER "usr/bin/answer"
 
 struct attack_group {
 	const char *name;

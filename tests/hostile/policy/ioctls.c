@@ -84,10 +84,10 @@ static int ioctls_by_32_bits(void)
 }
 
 static const struct attack attacks[] = {
-	ATTACK(ioctls_on_a_pipe, EPERM, ENOTTY, EPERM, ATTACK_MIXED, POLICY_HOOK_IOCTL),
-	ATTACK(ioctls_with_junk_above, EPERM, ENOTTY, EPERM, ATTACK_MIXED, POLICY_HOOK_IOCTL),
-	ATTACK(ioctls_of_another_size, EPERM, ENOTTY, EPERM, ATTACK_MIXED, POLICY_HOOK_IOCTL),
-	ATTACK(ioctls_by_32_bits, EPERM, ENOTTY, ENOTTY, ENOTTY, POLICY_HOOK_IOCTL),
+	ATTACK(ioctls_on_a_pipe, EPERM, ENOTTY, EPERM, ATTACK_MIXED, IOCTL, XFS, NULL),
+	ATTACK(ioctls_with_junk_above, EPERM, ENOTTY, EPERM, ATTACK_MIXED, IOCTL, XFS, NULL),
+	ATTACK(ioctls_of_another_size, EPERM, ENOTTY, EPERM, ATTACK_MIXED, IOCTL, XFS, NULL),
+	ATTACK(ioctls_by_32_bits, EPERM, ENOTTY, ENOTTY, ENOTTY, IOCTL, XFS, NULL),
 };
 
 const struct attack_group ioctls_group = { "ioctls", attacks, COUNT(attacks) };

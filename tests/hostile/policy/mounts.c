@@ -94,6 +94,15 @@ static int move_the_mask_away(void)
 	return TRIED(syscall(SYS_move_mount, AT_FDCWD, "srv", AT_FDCWD, "home/mask", 0));
 }
 
+/* No LSM hook is asked: the filter that every sandbox has is all that refuses it. */
+static int clear_an_attribute(void)
+{
+	struct mount_attr attributes = { .attr_clr = MOUNT_ATTR_RDONLY };
+
+	return TRIED(
+		syscall(SYS_mount_setattr, AT_FDCWD, "srv", 0, &attributes, sizeof attributes));
+}
+
 /* An overlay over the overlay: what it opens is opened below. */
 static int nested_overlay(const char *options)
 {
@@ -134,21 +143,22 @@ static int write_from_another_root(void)
 }
 
 static const struct attack attacks[] = {
-	ATTACK(bind_over_a_file, EPERM, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(mount_over_a_folder, EPERM, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(mount_over_an_ancestor, EPERM, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(change_the_flags_there, ENOENT, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(write_by_a_bind_elsewhere, EPERM, 0, EPERM, EPERM, POLICY_HOOK_OPEN),
-	ATTACK(read_hidden_by_a_bind_elsewhere, ENOENT, 0, EPERM, EPERM, POLICY_HOOK_OPEN),
-	ATTACK(move_a_tree_over_it, EPERM, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(move_a_new_mount_over_it, EPERM, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(write_in_a_detached_tree, EPERM, 0, EPERM, EPERM, POLICY_HOOK_OPEN),
-	ATTACK(take_the_mask_off, ENOENT, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(move_the_mask_away, ENOENT, 0, EPERM, EPERM, POLICY_HOOK_MOUNT),
-	ATTACK(read_hidden_by_a_nested_overlay, ENOENT, 0, EPERM, EPERM, POLICY_HOOK_OPEN),
-	ATTACK(copy_hidden_up_by_a_nested_overlay, ENOENT, 0, EPERM, EPERM, POLICY_HOOK_OPEN),
-	ATTACK(write_by_an_overlays_upper, EINVAL, EINVAL, EPERM, EPERM, 0),
-	ATTACK(write_from_another_root, EPERM, 0, EROFS, 0, POLICY_HOOK_OPEN),
+	ATTACK(bind_over_a_file, EPERM, 0, EPERM, EPERM, MOUNT, BIN, KEPT),
+	ATTACK(mount_over_a_folder, EPERM, 0, EPERM, EPERM, MOUNT, BIN, "bin"),
+	ATTACK(mount_over_an_ancestor, EPERM, 0, EPERM, EPERM, MOUNT, HIDDEN, "usr"),
+	ATTACK(change_the_flags_there, ENOENT, 0, EPERM, EPERM, MOUNT, SRV, "srv"),
+	ATTACK(write_by_a_bind_elsewhere, EPERM, 0, EPERM, EPERM, OPEN, BIN, KEPT),
+	ATTACK(read_hidden_by_a_bind_elsewhere, ENOENT, 0, EPERM, EPERM, OPEN, HIDDEN, ANSWER),
+	ATTACK(move_a_tree_over_it, EPERM, 0, EPERM, EPERM, MOUNT, BIN, "bin"),
+	ATTACK(move_a_new_mount_over_it, EPERM, 0, EPERM, EPERM, MOUNT, BIN, "bin"),
+	ATTACK(write_in_a_detached_tree, EPERM, 0, EPERM, EPERM, OPEN, BIN, KEPT),
+	ATTACK(take_the_mask_off, ENOENT, 0, EPERM, EPERM, MOUNT, SRV, "srv"),
+	ATTACK(move_the_mask_away, ENOENT, 0, EPERM, EPERM, MOUNT, SRV, "srv"),
+	QUIET(clear_an_attribute, 0, 0, EPERM, EPERM),
+	ATTACK(read_hidden_by_a_nested_overlay, ENOENT, 0, EPERM, EPERM, STAT, HIDDEN, ANSWER),
+	ATTACK(copy_hidden_up_by_a_nested_overlay, ENOENT, 0, EPERM, EPERM, STAT, HIDDEN, ANSWER),
+	QUIET(write_by_an_overlays_upper, EINVAL, EINVAL, EPERM, EPERM),
+	ATTACK(write_from_another_root, EPERM, 0, EROFS, 0, OPEN, BIN, KEPT),
 };
 
 const struct attack_group mounts_group = { "mounts", attacks, COUNT(attacks) };

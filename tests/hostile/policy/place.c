@@ -105,7 +105,9 @@ void place_make(struct place *place)
 	cr_assert(mkdtemp(place->folder));
 	cr_assert_eq(unshare(CLONE_NEWNS), 0);
 	cr_assert_eq(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
-	place->victim = victim_start(&place->tree);
+	place->stage = (struct stage){ .victim = victim_start(&place->tree),
+				       .inside_id = place->tree.ids[TREE_SLOT0],
+				       .neighbour_id = place->tree.ids[TREE_SLOT1] };
 	setenv("ATTACK_PROGRAM", "/bin/true", 1);
 	/* Else their abstract names are refused for another reason. */
 	cr_assert_eq(guard_network_set(place->guard, place->tree.ids[TREE_SLOT0], true), 0);
@@ -119,6 +121,7 @@ void place_make(struct place *place)
 void place_remove(struct place *place)
 {
 	(void)rmdir(place->folder);
+	guard_violations_close(place->stage.told);
 	guard_close(place->guard);
 	tree_remove(&place->tree); /* and the victim with it */
 	policy_free(place->attacked);

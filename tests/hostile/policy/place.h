@@ -9,14 +9,15 @@
 #include "bpf/guard.h"
 #include "bpf/guard_policy.h"
 #include "engine/policy/compile.h"
+#include "tests/hostile/policy/told.h"
 #include "tests/root/guard/tree.h"
 
 struct place {
 	struct tree tree;
 	struct guard *guard;
+	struct stage stage;
 	struct policy *attacked, *closed;
 	char folder[32]; /* the overlay is below, in "root" */
-	pid_t victim;	 /* in the neighbour's cgroup; SIGUSR2 is blocked there */
 };
 
 /* Of the process's own mount namespace from here on. Failures end the test. */

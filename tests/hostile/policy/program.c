@@ -34,10 +34,11 @@ static void file_restore(const char *path)
 static void undo(void)
 {
 	static const char *const made[] = {
-		"home/own",   "home/away", "home/bin",	    "home/usr",	  "home/way",
-		"home/link",  "home/d",	   "home/alias",    "home/mask",  "home/nested",
-		"home/store", "tmp/link",  "tmp/second",    "tmp/answer", "tmp/copy",
-		"run/other",  "bin/fresh", "run/forbidden", "bin/folder", "bin/fifo",
+		"home/own",	   "home/away", "home/bin",	 "home/usr",   "home/way",
+		"home/link",	   "home/d",	"home/alias",	 "home/mask",  "home/nested",
+		"home/store",	   "tmp/link",	"tmp/second",	 "tmp/answer", "tmp/copy",
+		"run/other",	   "bin/fresh", "run/forbidden", "bin/folder", "bin/fifo",
+		"etc/__pycache__",
 	};
 	static const char *const needed[] = { "bin/busybox", "etc/passwd", "usr/bin/answer" };
 	struct stat st;

@@ -208,18 +208,22 @@ static int link_the_socket(void)
 }
 
 static const struct attack attacks[] = {
-	ATTACK(any_other_family, EPERM, 0, EAFNOSUPPORT, 0, POLICY_HOOK_SOCKET),
-	ATTACK(any_other_family_in_pairs, EPERM, 0, EAFNOSUPPORT, EAFNOSUPPORT, POLICY_HOOK_SOCKET),
-	ATTACK(netlink_by_io_uring, EPERM, 0, ENOSYS, ENOSYS, POLICY_HOOK_SOCKET),
-	ATTACK(netlink_by_32_bits, EPERM, 0, ENOSYS, ENOSYS, POLICY_HOOK_SOCKET),
-	ATTACK(connect_to_an_abstract_name, EPERM, 0, EPERM, EPERM, POLICY_HOOK_UNIX_CONNECT),
-	ATTACK(send_to_an_abstract_name, EPERM, 0, EPERM, EPERM, POLICY_HOOK_UNIX_SEND),
-	ATTACK(connect_to_a_path, EPERM, 0, 0, 0, POLICY_HOOK_UNIX_CONNECT),
-	ATTACK(send_to_a_path, EPERM, 0, 0, 0, POLICY_HOOK_UNIX_SEND),
-	ATTACK(connect_by_a_link, EPERM, 0, 0, 0, POLICY_HOOK_UNIX_CONNECT),
-	ATTACK(connect_by_io_uring, EPERM, 0, ENOSYS, ENOSYS, POLICY_HOOK_UNIX_CONNECT),
-	ATTACK(rename_the_socket, EPERM, 0, 0, 0, POLICY_HOOK_RENAME),
-	ATTACK(link_the_socket, EPERM, 0, 0, 0, POLICY_HOOK_LINK),
+	ATTACK(any_other_family, EPERM, 0, EAFNOSUPPORT, 0, SOCKET, NETLINK, NULL),
+	ATTACK(any_other_family_in_pairs, EPERM, 0, EAFNOSUPPORT, EAFNOSUPPORT, SOCKET, NETLINK,
+	       NULL),
+	ATTACK(netlink_by_io_uring, EPERM, 0, ENOSYS, ENOSYS, SOCKET, NETLINK, NULL),
+	ATTACK(netlink_by_32_bits, EPERM, 0, ENOSYS, ENOSYS, SOCKET, NETLINK, NULL),
+	ATTACK(connect_to_an_abstract_name, EPERM, 0, EPERM, EPERM, UNIX_CONNECT, ABSTRACT,
+	       "@dsec-forbidden"),
+	ATTACK(send_to_an_abstract_name, EPERM, 0, EPERM, EPERM, UNIX_SEND, ABSTRACT,
+	       "@dsec-forbidden"),
+	ATTACK(connect_to_a_path, EPERM, 0, 0, 0, UNIX_CONNECT, SOCKET, PATH_NAME),
+	ATTACK(send_to_a_path, EPERM, 0, 0, 0, UNIX_SEND, SOCKET, PATH_NAME),
+	ATTACK(connect_by_a_link, EPERM, 0, 0, 0, UNIX_CONNECT, SOCKET, PATH_NAME),
+	ATTACK(connect_by_io_uring, EPERM, 0, ENOSYS, ENOSYS, UNIX_CONNECT, ABSTRACT,
+	       "@dsec-forbidden"),
+	ATTACK(rename_the_socket, EPERM, 0, 0, 0, RENAME, SOCKET, PATH_NAME),
+	ATTACK(link_the_socket, EPERM, 0, 0, 0, LINK, SOCKET, PATH_NAME),
 };
 
 const struct attack_group sockets_group = { "sockets", attacks, COUNT(attacks) };

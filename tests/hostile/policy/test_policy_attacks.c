@@ -14,6 +14,7 @@
 #include "engine/base/cleanup.h"
 #include "tests/hostile/policy/attack.h"
 #include "tests/hostile/policy/place.h"
+#include "tests/hostile/policy/told.h"
 #include "tests/hostile/policy/xfs.h"
 
 static struct place place;
@@ -65,6 +66,7 @@ static void expect_all(const struct attack_group *group, enum tree_place where,
 			     strerrorname_np(wanted));
 		cr_expect(!policy || is_untouched(), "%s changed something", attack->name);
 		place_leave(&place);
+		expect_told(&place.stage, attack, policy ? &policy->guard : NULL);
 	}
 }
 
@@ -123,6 +125,7 @@ Test(policy_attacks, each_is_refused_inside_and_works_for_a_neighbour)
 		teardown(); /* a skip ends the test without it */
 		cr_skip_test("this kernel takes no LSM programs: run it in a guest");
 	}
+	cr_assert_eq(guard_violations_open(place.guard, 0, &place.stage.told), 0);
 	no_route_leads_to_a_file_that_has_a_rule();
 	no_mount_shows_moves_or_covers_a_file_that_has_a_rule();
 	no_entry_leads_to_an_ioctl_that_is_refused();

@@ -12,6 +12,25 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/engine_image.h"
 
+enum { RULES_MAX = 128, TOLD_MAX = 512, OWN_ABSTRACT = 0x8001 };
+
+/* Labels of the policy's rules, from 1. */
+static char labels[RULES_MAX][96];
+
+/* What was told of one sandbox, as it was read last. */
+static struct {
+	uint32_t count;
+	struct violation {
+		uint32_t rule, hook;
+		char text[128];
+	} all[TOLD_MAX];
+} told;
+
+static void copy(char *ret, size_t bytes, struct dsec_bytes from)
+{
+	(void)snprintf(ret, bytes, "%.*s", (int)from.bytes, (const char *)from.data);
+}
+
 static bool policy_do(struct dsec *d, uint32_t verb, const char *name, const char *text)
 {
 	const struct dsec_policy_opts opts = { .size = sizeof opts,
@@ -19,8 +38,77 @@ static bool policy_do(struct dsec *d, uint32_t verb, const char *name, const cha
 					       .name = name,
 					       .document = { text, text ? strlen(text) : 0 } };
 	int64_t ticket = dsec_policy(d, NULL, &opts);
+	struct dsec_event *event;
+	bool last = false, good = false;
 
-	return expect(ticket >= 0 && ticket_end(d, ticket).code == DSEC_OK);
+	while (!last && expect(ticket >= 0 && dsec_wait(d, ticket, 60000, &event) == 0)) {
+		const struct dsec_policy_row *row = event->body;
+
+		last = event->flags & DSEC_LAST;
+		good = event->status.code == DSEC_OK;
+		if (event->kind == DSEC_EV_ROW && row->what == DSEC_POLICY_RULE &&
+		    expect(row->number < RULES_MAX))
+			copy(labels[row->number], sizeof labels[0], row->text);
+		dsec_event_free(event);
+	}
+	return expect(good);
+}
+
+static void told_read(struct dsec *d, struct dsec_id id)
+{
+	const struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
+	const struct dsec_subscribe_opts opts = { .size = sizeof opts,
+						  .flags = DSEC_SUBSCRIBE_SO_FAR,
+						  .select = &select,
+						  .from_seq = 1 };
+	int64_t ticket = dsec_subscribe(d, NULL, &opts);
+	struct dsec_event *event;
+	bool last = false;
+
+	told.count = 0;
+	while (!last && expect(ticket >= 0 && dsec_wait(d, ticket, 20000, &event) == 0)) {
+		const struct dsec_news *news = event->body;
+
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_STATE && news && news->topic == DSEC_TOPIC_VIOLATION &&
+		    told.count < TOLD_MAX) {
+			struct violation *v = &told.all[told.count++];
+
+			v->rule = news->rule;
+			v->hook = news->hook;
+			copy(v->text, sizeof v->text, news->text);
+		}
+		dsec_event_free(event);
+	}
+}
+
+/* With its rule, its hook and its path; an abstract name by the rule that every sandbox has. */
+static bool is_told(const struct attack *a)
+{
+	const bool is_abstract = a->text && *a->text == '@';
+	char text[128] = "";
+
+	if (a->text)
+		(void)snprintf(text, sizeof text, "%s%s", is_abstract ? "" : "/", a->text);
+	for (uint32_t i = 0; i < told.count; i++) {
+		const struct violation *v = &told.all[i];
+		const char *label = v->rule && v->rule < RULES_MAX ? labels[v->rule] : NULL;
+
+		if (v->hook == a->hook && (!a->text || !strcmp(v->text, text)) &&
+		    (is_abstract ? v->rule == OWN_ABSTRACT :
+		     a->rule	 ? label && !strcmp(label, a->rule) :
+				   !v->rule))
+			return true;
+	}
+	return false;
+}
+
+/* A program of ours was the wall: an LSM one, or one of the cgroup's that knows abstract names. */
+static bool must_be_told(const struct attack *a, int got, bool held)
+{
+	if (a->text && *a->text == '@')
+		return got == EPERM;
+	return held && a->hook && got == a->denied && got != a->walls;
 }
 
 static struct dsec_id sandbox_with(struct dsec *d, const char *policy)
@@ -49,12 +137,23 @@ static int result_of(const struct ran *ran, const char *name)
 	return at ? atoi(at + strlen(wanted)) : -1;
 }
 
+/* Of who has no policy nothing is told but what no sandbox may. */
+static void expect_own_rules_only(struct dsec *d, struct dsec_id id)
+{
+	told_read(d, id);
+	for (uint32_t i = 0; i < told.count; i++)
+		if (!expect(told.all[i].rule >= 0x8000))
+			note("without: told of rule %u at hook %u", told.all[i].rule,
+			     told.all[i].hook);
+}
+
 /* Inside, what walls or LSM programs answer, whichever comes first; outside, as always. */
 static void group_is_held(struct engine *e, const struct attack_group *group, const char *policy)
 {
 	const struct command c = { .argv = { "policy-attack", group->name } };
 
 	for (int held = 0; held < 2; held++) {
+		told.count = 0;
 		struct dsec_id id = sandbox_with(e->d, held ? policy : NULL);
 		auto_ran struct ran ran = command_run(e->d, id, &c);
 
@@ -68,7 +167,14 @@ static void group_is_held(struct engine *e, const struct attack_group *group, co
 			if (!expect(fits))
 				note("%s, %s: %s", a->name, held ? "with it" : "without",
 				     r < 0 ? "no line" : strerrorname_np(r));
+			/* Events come to the journal a turn after the result. */
+			if (must_be_told(a, r, held) &&
+			    !expect(is_told(a) || until(2000, (told_read(e->d, id), is_told(a)))))
+				note("%s, %s: not told among %u", a->name,
+				     held ? "with it" : "without", told.count);
 		}
+		if (!held)
+			expect_own_rules_only(e->d, id);
 		sandbox_end(e->d, id);
 	}
 }

@@ -8,7 +8,13 @@
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
-enum { HOOK_SOCKET = 1, HOOK_UNIX_CONNECT = 2, HOOK_CREATE = 5, FLOOD = 100000 };
+enum {
+	HOOK_SOCKET = 1,
+	HOOK_UNIX_CONNECT = 2,
+	HOOK_CREATE = 5,
+	HOOK_BYTECODE = 30,
+	FLOOD = 100000
+};
 
 /* What was told of a sandbox so far. */
 struct told {
@@ -16,7 +22,8 @@ struct told {
 	bool ended;
 	uint64_t last_count, exec;
 	uint32_t hook, anomaly;
-	char process[16], text[64];
+	uint64_t phase; /* version */
+	char process[16], text[64], phase_name[16];
 };
 
 static void copy(char *ret, size_t bytes, struct dsec_bytes from)
@@ -38,6 +45,8 @@ static void told_add(struct told *told, const struct dsec_news *news)
 	told->violations++;
 	told->last_count = news->count;
 	told->hook = news->hook;
+	told->phase = news->phase_version;
+	copy(told->phase_name, sizeof told->phase_name, news->phase);
 	if (!news->process.bytes)
 		return;
 	told->exec = news->exec;
@@ -227,9 +236,46 @@ static struct dsec_id policed_make(struct dsec *d, const char *policy, uint32_t 
 
 #define KERNEL_RULE "sockets.unix.deny /run/x.sock"
 static const char kernel_policy[] = "name: kernel\n"
-				    "files: {protect: [/etc/ld.so.preload]}\n"
+				    "files: {protect: [/etc/ld.so.preload, /home]}\n"
 				    "sockets: {unix: {deny: [/run/x.sock]}}\n"
 				    "enforce: {sockets: required}\n";
+
+/* However many modules it imports. */
+static void python_runs_and_is_clean(struct engine *e)
+{
+	static const char imports[] =
+		"i=0; while [ $i -lt 40 ]; do i=$((i+1)); mkdir /home/__pycache__ && exit 1; done "
+		"2>/dev/null; :";
+	struct dsec_status trouble;
+	struct dsec_id held = policed_make(e->d, "kernel", 0, &trouble);
+	struct told told;
+
+	runs_with_taint(e->d, held, imports, 0);
+	told = told_when(e->d, held, 40, false);
+	expect(told.last_count == 40 && told.hook == HOOK_BYTECODE && told.anomalies == 0);
+	runs_with_taint(e->d, held,
+			"mkdir /home/__pycache 2>/dev/null; :", 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+	sandbox_end(e->d, held);
+}
+
+/* A move without a policy is told to the kernel, too. */
+static void phases_are_told_as_they_are(struct engine *e)
+{
+	static const char attack[] = "(: >/etc/ld.so.preload) 2>/dev/null; :";
+	const struct dsec_phase_opts opts = { .size = sizeof opts, .name = "next" };
+	struct dsec_status trouble;
+	struct dsec_id held = policed_make(e->d, "kernel", 0, &trouble);
+	struct told told;
+
+	runs_with_taint(e->d, held, attack, 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+	told = told_when(e->d, held, 1, false);
+	expect(told.phase == 1 && !*told.phase_name);
+	expect(ticket_end(e->d, dsec_phase(e->d, NULL, held, &opts)).code == DSEC_OK);
+	runs_with_taint(e->d, held, attack, 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+	told = told_when(e->d, held, 2, false);
+	expect(told.phase == 2 && !strcmp(told.phase_name, "next"));
+	sandbox_end(e->d, held);
+}
 
 /* No wall can keep a file from being made, nor a socket from being reached. */
 static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(struct engine *e)
@@ -254,6 +300,8 @@ static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(stru
 		return;
 	}
 	expect(levels == DSEC_POLICY_BPF_LSM);
+	python_runs_and_is_clean(e);
+	phases_are_told_as_they_are(e);
 	/* Slots are used again: the one that had the policy by one that has none. */
 	for (int i = 0; i < 4; i++) {
 		held = policed_make(e->d, "kernel", 0, &trouble);

@@ -186,6 +186,30 @@ Test(life, the_next_engine_replaces_what_a_killed_one_pinned)
 	cr_expect_eq(tree_run(&tree, TREE_SLOT1, inet_try, NULL), 0);
 }
 
+Test(life, no_socket_is_made_while_engines_are_killed_and_replaced)
+{
+	const struct trying *trying;
+	struct guard *guard = NULL;
+	char why[4096];
+
+	engine_killed(NULL, ALL);
+	trying = tree_try(&tree, TREE_LEAF, inet_try, NULL);
+	cr_expect(trying_goes_on(trying));
+	for (int i = 0; i < 2; i++) {
+		engine_killed(NULL, ALL);
+		cr_expect(trying_goes_on(trying));
+	}
+	cr_assert_eq(engine_start(&guard, why, sizeof(why)), ALL, "%s", why);
+	cr_expect(trying_goes_on(trying));
+	cr_expect_eq(trying->got, 0, "%llu of %llu", (unsigned long long)trying->got,
+		     (unsigned long long)trying->times);
+	/* It would have been seen. */
+	cr_assert_eq(guard_network_set(guard, tree.ids[TREE_SLOT0], true), 0);
+	cr_expect(trying_goes_on(trying));
+	cr_expect_gt(trying->got, 0);
+	guard_close(guard);
+}
+
 /* A mount namespace without any place for pins. */
 static int pins_prevent(void)
 {

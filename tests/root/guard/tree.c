@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -186,6 +187,38 @@ pid_t tree_fork(const struct tree *tree, enum tree_place place, uint64_t flags)
 
 	fflush(NULL);
 	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+}
+
+const struct trying *tree_try(const struct tree *tree, enum tree_place place,
+			      int (*try)(const void *), const void *with)
+{
+	struct trying *trying = mmap(NULL, sizeof(*trying), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid;
+
+	cr_assert_neq(trying, MAP_FAILED);
+	pid = tree_fork(tree, place, 0);
+	cr_assert(pid >= 0);
+	while (pid == 0) {
+		if (try(with) == 0)
+			(void)__atomic_fetch_add(&trying->got, 1, __ATOMIC_RELAXED);
+		/* What waits for every task to have slept once need not wait long. */
+		if (__atomic_fetch_add(&trying->times, 1, __ATOMIC_RELEASE) % 16 == 0)
+			usleep(100);
+	}
+	return trying; /* as long as the test */
+}
+
+bool trying_goes_on(const struct trying *trying)
+{
+	const uint64_t before = __atomic_load_n(&trying->times, __ATOMIC_ACQUIRE);
+
+	for (int i = 0; i < 30000; i++) {
+		if (__atomic_load_n(&trying->times, __ATOMIC_ACQUIRE) > before + 100)
+			return true;
+		usleep(1000);
+	}
+	return false;
 }
 
 int child_reap(pid_t pid)

@@ -44,6 +44,16 @@ void tree_leave(struct tree *tree);
 
 /* Like fork(), into that cgroup; flags are more of clone3's. */
 pid_t tree_fork(const struct tree *tree, enum tree_place place, uint64_t flags);
+/* Who tries something all the while, in that cgroup, until the tree is removed. */
+struct trying {
+	uint64_t times, got; /* got: try() was 0 */
+};
+
+const struct trying *tree_try(const struct tree *tree, enum tree_place place,
+			      int (*try)(const void *), const void *with);
+/* It has tried on since it was asked; false: not within half a minute. */
+bool trying_goes_on(const struct trying *trying);
+
 /* The wait status. */
 int child_reap(pid_t pid);
 /* Runs it in a child in that cgroup and returns what it returned: 0 to 254. */
