@@ -127,6 +127,70 @@ static void entry_leave_out(struct unpacking *u, struct archive_entry *entry, ui
 	remote_refusal_note(u->session, &row);
 }
 
+static int errno_of(struct archive *archive)
+{
+	int error = archive_errno(archive);
+
+	return error > 0 ? -error : -EIO;
+}
+
+/* Of a file that ends early nothing stays. -errno of the disk; -EIO: what comes is damaged. */
+static int contents_write(const struct unpacking *u, struct archive *from, struct archive *disk,
+			  const char *name)
+{
+	const void *bytes;
+	int64_t offset;
+	size_t count;
+	int r, error;
+
+	while ((r = archive_read_data_block(from, &bytes, &count, &offset)) == ARCHIVE_OK) {
+		if (archive_write_data_block(disk, bytes, count, offset) >= ARCHIVE_OK)
+			continue;
+		error = errno_of(disk);
+		(void)archive_write_finish_entry(disk); /* it goes, whatever this says */
+		(void)unlinkat(u->folder_fd, name, 0);	/* reached without links just now */
+		return error;
+	}
+	return r == ARCHIVE_EOF ? 0 : -EIO;
+}
+
+/*
+ * libarchive's own archive_read_extract2() makes a warning of all that fails on the disk, and
+ * warnings are of times and attributes, too.
+ */
+static int entry_write(const struct unpacking *u, struct archive *from, struct archive *disk,
+		       struct archive_entry *entry)
+{
+	int r;
+
+	if (archive_write_header(disk, entry) < ARCHIVE_WARN)
+		return errno_of(disk);
+	if (archive_entry_filetype(entry) == AE_IFREG && archive_entry_size(entry) > 0) {
+		r = contents_write(u, from, disk, archive_entry_pathname(entry));
+		if (r < 0)
+			return r;
+	}
+	return archive_write_finish_entry(disk) < ARCHIVE_WARN ? errno_of(disk) : 0;
+}
+
+/* No other entry would fare better. */
+static bool is_hopeless(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT || r == -EROFS;
+}
+
+static int entry_fail(const struct unpacking *u, struct archive_entry *entry, int r)
+{
+	char text[512];
+
+	if (!u->error && !u->status.code) {
+		(void)snprintf(text, sizeof(text), "%.400s: %s", archive_entry_pathname(entry),
+			       strerror(-r)); /* cut is fine */
+		(void)session_fail_error(u->session, r, "archive", text);
+	}
+	return ARCHIVE_FATAL;
+}
+
 static int entries_take(struct unpacking *u, struct archive *from, struct archive *disk)
 {
 	struct archive_entry *entry;
@@ -140,11 +204,11 @@ static int entries_take(struct unpacking *u, struct archive *from, struct archiv
 			continue;
 		}
 		archive_entry_set_perm(entry, archive_entry_perm(entry) & 0777);
-		r = archive_read_extract2(from, entry, disk);
-		if (r <= ARCHIVE_FATAL)
-			return r;
-		if (r < ARCHIVE_WARN)
-			entry_leave_out(u, entry, DSEC_FILE_REASON_FAILED, archive_errno(disk));
+		r = entry_write(u, from, disk, entry);
+		if (r == -EIO || is_hopeless(r))
+			return entry_fail(u, entry, r);
+		if (r < 0)
+			entry_leave_out(u, entry, DSEC_FILE_REASON_FAILED, -r);
 	}
 	return r;
 }
@@ -164,7 +228,7 @@ static int archive_take(struct unpacking *u)
 		r = entries_take(u, from, disk) == ARCHIVE_EOF ? 0 : -EIO;
 	else if (r == 0)
 		r = -EIO;
-	if (r == -EIO && !u->error && !u->status.code)
+	if (r == -EIO && !u->error && !u->status.code && !u->session->failure.code)
 		r = session_fail_error(u->session, r, "archive",
 				       archive_error_string(disk) ? archive_error_string(disk) :
 				       archive_error_string(from) ? archive_error_string(from) :

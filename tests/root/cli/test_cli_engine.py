@@ -361,6 +361,23 @@ class EngineTest(EngineFixture):
         self.assertEqual(os.listdir(here / "outside"), [])
         self.assertEqual((here / "out/su").stat().st_mode & 0o7777, 0o755)
 
+    def test_a_disk_that_is_full_here_is_told_and_no_part_of_a_file_stays(self):
+        sandbox, here, full = self.create(), self.folder / "large", self.folder / "full"
+        here.mkdir()
+        full.mkdir()
+        (here / "big").write_bytes(bytes(range(256)) * 2048)
+        self.good("cp", here, f"{sandbox}:/tmp/")
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", full], check=True, timeout=RUN_S)
+        self.addCleanup(subprocess.run, ["umount", full], check=True, timeout=RUN_S)
+        for source, said in ((f"{sandbox}:/tmp/large", b"dsec: big: No space left on device\n"),
+                             (f"{sandbox}:/tmp/large/big", b"full/big: No space left on device\n")):
+            ran = self.ask("cp", source, f"{full}/")
+            self.assertEqual(ran.returncode, 125)
+            self.assertTrue(ran.stderr.endswith(said), ran.stderr)
+            self.assertEqual([path for path in full.rglob("*") if path.is_file()], [])
+        self.good("cp", f"{sandbox}:/tmp/large", f"{self.folder}/whole")
+        self.assertEqual((self.folder / "whole/big").read_bytes(), (here / "big").read_bytes())
+
     def test_file_verbs_say_what_went_wrong(self):
         sandbox = self.create()
         self.good("file", "mkdir", f"{sandbox}:/tmp/a")
