@@ -29,10 +29,22 @@ struct backend_node_options {
 	uint32_t uid_first; /* of the instance's uid range */
 	const char *instance;
 	const char *egress_range; /* "10.200.0.0/16": sandboxes may have a way out; NULL: none */
+	bool has_resolver;	  /* those with a way out may ask for names */
 	const char *images_path;  /* where images lie: whose device I/O is limited */
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
+/*
+ * Where the boxes of a shard ask for names (box_spec.asks_names): a socket of UDP and one of TCP
+ * that listens, which hear no others'. Whoever asks is known by its address: box.address4.
+ */
+struct backend_resolver {
+	int udp_fd, listen_fd;		   /* the caller's */
+	uint32_t range_first, range_bytes; /* addresses of boxes and their ways, in host order */
+};
+
+/* Once for each shard. False: there is none. */
+bool backend_resolver_take(struct backend_node *node, uint32_t shard, struct backend_resolver *ret);
 /* What a dead engine of this instance left of its way out on the host. */
 int backend_egress_sweep(const char *instance);
 /* Before the shards start; it needs the ids of their cgroups. Borrowed. */
@@ -126,6 +138,7 @@ struct box_spec {
 	enum box_network network;
 	uint32_t network_group; /* BOX_NETWORK_SHARED: those who trust each other so far */
 	bool is_policed; /* BOX_NETWORK_EGRESS: it leads where its policy says; else: anywhere */
+	bool asks_names; /* is_policed: its resolv.conf names the engine's resolver */
 	bool fresh_root;
 	const struct backend_walls *walls; /* NULL: none; they outlive the box */
 	uint32_t policy;		   /* that the guard has loaded, by number; 0: none */
@@ -144,6 +157,7 @@ struct box {
 	/* built(): bit per rule of its walls, from 0, whose path its image lacks. */
 	uint64_t rules_absent[BOX_RULES_MAX / 64];
 	uint64_t cgroup_id; /* in built(): what BPF programs know it by; 0: nothing */
+	uint32_t address4;  /* likewise: what it sends from, in network order; 0: no way out */
 	void *owner;
 	/* error: -errno, and then nothing of it is left; box->failed_step says where */
 	void (*built)(struct box *box, int error);

@@ -40,6 +40,14 @@ struct {
 } egress SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, POLICY_LEARNED_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct policy_learned_key);
+	__type(value, struct policy_learned);
+} learned SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, POLICY_EGRESS_FLOWS_MAX);
 	__type(key, struct policy_egress_flow_key);
@@ -73,6 +81,14 @@ struct target {
 struct verdict {
 	__u32 rule; /* that let it pass, or did not */
 	bool passes;
+	bool is_open; /* not refused by a rule, but for want of one: a name may let it pass */
+};
+
+/* Who sends, and whether it begins to: what is open may go where names have led. */
+struct sender {
+	const struct policy_egress *self;
+	__u64 cgroup_id;
+	bool begins;
 };
 
 /* ---- verdicts ---- */
@@ -119,6 +135,11 @@ static __always_inline struct verdict refused_by(__u32 rule)
 	return (struct verdict){ .rule = rule, .passes = false };
 }
 
+static __always_inline struct verdict refused_by_none(void)
+{
+	return (struct verdict){ .rule = POLICY_RULE_EGRESS, .is_open = true };
+}
+
 static __always_inline struct verdict ports_verdict(const struct policy_destination *to,
 						    const struct target *target)
 {
@@ -126,13 +147,38 @@ static __always_inline struct verdict ports_verdict(const struct policy_destinat
 
 	if (range)
 		return (struct verdict){ .rule = range->rule, .passes = true };
-	return refused_by(to->range_count ? POLICY_RULE_EGRESS : to->rule);
+	return to->range_count ? refused_by_none() : refused_by(to->rule);
 }
 
-static __always_inline struct verdict target_verdict(const struct policy_egress *self,
+/* By the addresses that names were found to have. */
+static __always_inline struct verdict learned_verdict(const struct sender *from,
+						      const struct target *to)
+{
+	struct policy_learned_key key = { .cgroup_id = from->cgroup_id,
+					  .policy = from->self->policy };
+	const struct policy_learned *found;
+
+	__builtin_memcpy(key.address, to->word, sizeof(key.address));
+	found = bpf_map_lookup_elem(&learned, &key);
+	for (unsigned int i = 0; found && i < POLICY_PORT_RANGES_MAX; i++) {
+		const struct policy_learned_range *range = &found->ranges[i];
+
+		if (i >= found->range_count)
+			break;
+		if (range->ports.protocol == to->protocol && to->port >= range->ports.first &&
+		    to->port <= range->ports.last &&
+		    (!from->begins || bpf_ktime_get_ns() < range->until_ns))
+			return (struct verdict){ .rule = range->ports.rule, .passes = true };
+	}
+	return refused_by(POLICY_RULE_EGRESS);
+}
+
+static __always_inline struct verdict target_verdict(const struct sender *from,
 						     const struct target *to)
 {
+	const struct policy_egress *self = from->self;
 	const struct policy_destination *found;
+	struct verdict verdict;
 
 	if (is_resolver(self, to))
 		return (struct verdict){ .rule = POLICY_RULE_DNS, .passes = true };
@@ -143,7 +189,8 @@ static __always_inline struct verdict target_verdict(const struct policy_egress 
 	if (is_nobody(to))
 		return refused_by(POLICY_RULE_EGRESS);
 	found = destination_find(self->policy, to->word);
-	return found ? ports_verdict(found, to) : refused_by(POLICY_RULE_EGRESS);
+	verdict = found ? ports_verdict(found, to) : refused_by_none();
+	return verdict.is_open ? learned_verdict(from, to) : verdict;
 }
 
 /* ---- caps ---- */
@@ -229,7 +276,8 @@ static __always_inline int call_verdict(struct bpf_sock_addr *call, struct targe
 	to->protocol = call->protocol == PROTOCOL_MPTCP ? IPPROTO_TCP : call->protocol;
 	if (is_local(self, to))
 		return HOOK_ALLOW;
-	verdict = target_verdict(self, to);
+	verdict = target_verdict(
+		&(struct sender){ .self = self, .cgroup_id = slot.cgroup_id, .begins = true }, to);
 	if (!verdict.passes) {
 		__sync_fetch_and_add(&self->counts.refused, 1);
 	} else if (call_is_capped(self, to, &verdict, hook)) {
@@ -458,6 +506,17 @@ static __always_inline int packet_pass(const struct policy_cgroup *slot, struct 
 	return HOOK_ALLOW;
 }
 
+/* Whoever asks faster than that asks nobody. */
+static __always_inline bool asks_too_much(struct policy_egress *self, const struct verdict *verdict)
+{
+	const struct churn_rule rule = { .interval_ns = POLICY_ASKED_INTERVAL_NS,
+					 .burst_ns = (__u64)POLICY_ASKED_BURST *
+						     POLICY_ASKED_INTERVAL_NS };
+
+	return is_resolving(verdict) &&
+	       !churn_allow(&rule, &self->asked_full_ns, bpf_ktime_get_ns());
+}
+
 SEC("cgroup_skb/egress")
 int dsec_way(struct __sk_buff *packet)
 {
@@ -472,8 +531,9 @@ int dsec_way(struct __sk_buff *packet)
 	if (!self)
 		return HOOK_ALLOW;
 	if (packet_read(packet, self, &to)) {
-		verdict = target_verdict(self, &to);
-		if (verdict.passes)
+		verdict = target_verdict(
+			&(struct sender){ .self = self, .cgroup_id = slot.cgroup_id }, &to);
+		if (verdict.passes && !asks_too_much(self, &verdict))
 			return packet_pass(&slot, self, &to, packet->len, verdict.rule);
 	}
 	__sync_fetch_and_add(&self->counts.dropped, 1);

@@ -179,6 +179,24 @@ int guard_egress_set(struct guard *guard, uint64_t cgroup_id, const struct guard
 /* Fine where it is not there. */
 int guard_egress_clear(struct guard *guard, uint64_t cgroup_id);
 
+struct guard_ports;
+
+/* What of an address is allowed since a name was found to have it. */
+struct guard_learned {
+	uint8_t address[16]; /* IPv6, or IPv4 as ::ffff:a.b.c.d */
+	uint32_t range_count;
+	const struct guard_ports *ranges;
+	const uint64_t *until_ns; /* of each: CLOCK_MONOTONIC */
+};
+
+/*
+ * All that a cgroup may do there under that policy, beside what its destinations say; what they
+ * deny is not given. No range: it is forgotten. -E2BIG: POLICY_LEARNED_MAX; -EINVAL; -EOPNOTSUPP
+ * without GUARD_EGRESS. Whoever learned it forgets it when the cgroup goes.
+ */
+int guard_egress_learn(struct guard *guard, uint64_t cgroup_id, uint32_t policy,
+		       const struct guard_learned *what);
+
 /* These only grow while it has a way out, whatever policy it gets meanwhile. */
 struct guard_egress_counts {
 	uint64_t sent_packets, sent_bytes;

@@ -36,6 +36,8 @@ static int egress_pin(const struct guard_pins *pins, const struct egress_bpf *eg
 		r = guard_pins_add(pins, bpf_map__fd(egress->maps.egress_tops), "egress_tops");
 	if (r == 0)
 		r = guard_pins_add(pins, bpf_map__fd(egress->maps.egress_caps), "egress_caps");
+	if (r == 0)
+		r = guard_pins_add(pins, bpf_map__fd(egress->maps.learned), "learned");
 	return r;
 }
 
@@ -213,6 +215,34 @@ int guard_egress_clear(struct guard *guard, uint64_t cgroup_id)
 	failed = bpf_map_delete_elem(bpf_map__fd(egress->maps.egress_tops), &slot);
 	if (r == 0 || r == -ENOENT)
 		r = failed;
+	return r == -ENOENT ? 0 : r;
+}
+
+int guard_egress_learn(struct guard *guard, uint64_t cgroup_id, uint32_t policy,
+		       const struct guard_learned *what)
+{
+	const struct egress_bpf *egress = guard_egress_of(guard);
+	const int fd = egress ? bpf_map__fd(egress->maps.learned) : -1;
+	struct policy_learned_key key = { .cgroup_id = cgroup_id, .policy = policy };
+	struct policy_learned value = { .range_count = what->range_count };
+	int r;
+
+	if (!egress)
+		return -EOPNOTSUPP;
+	if (what->range_count > POLICY_PORT_RANGES_MAX)
+		return -EINVAL;
+	memcpy(key.address, what->address, sizeof(key.address));
+	for (uint32_t i = 0; i < what->range_count; i++)
+		value.ranges[i] = (struct policy_learned_range){
+			.ports = { .first = what->ranges[i].first,
+				   .last = what->ranges[i].last,
+				   .protocol = what->ranges[i].protocol,
+				   .rule = what->ranges[i].rule },
+			.until_ns = what->until_ns[i],
+		};
+	if (what->range_count)
+		return bpf_map_update_elem(fd, &key, &value, BPF_ANY);
+	r = bpf_map_delete_elem(fd, &key);
 	return r == -ENOENT ? 0 : r;
 }
 

@@ -280,9 +280,8 @@ uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *r
 		return guard_capabilities(guard) & GUARD_LSM ? GUARD_LEVEL_BPF_LSM : 0;
 	case GUARD_RULE_DESTINATION:
 	case GUARD_RULE_CAP:
+	case GUARD_RULE_NAME: /* where there is a resolver, which is not ours to say */
 		return guard_capabilities(guard) & GUARD_EGRESS ? GUARD_LEVEL_CGROUP_BPF : 0;
-	case GUARD_RULE_NAME:
-		return 0; /* nothing asks for names yet */
 	}
 	return 0;
 }

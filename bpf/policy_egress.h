@@ -10,9 +10,15 @@
 #include <linux/types.h>
 #endif
 
+#include "bpf/policy.h"
+
 enum {
 	POLICY_EGRESS_FLOWS_MAX = 65536, /* the latest ones of all sandboxes */
 	POLICY_EGRESS_TOPS_MAX = 32,	 /* of a sandbox */
+	POLICY_LEARNED_MAX = 262144,	 /* of all sandboxes */
+	/* Packets to the resolver, for each sandbox: so many a second, and so many at once. */
+	POLICY_ASKED_INTERVAL_NS = 5000000,
+	POLICY_ASKED_BURST = 256,
 };
 
 /* These only grow while the sandbox is there. */
@@ -43,7 +49,30 @@ struct policy_egress {
 	__u32 reserved2;
 	struct policy_egress_caps caps;
 	__u64 connections_full_ns, bytes_full_ns; /* when those a second have all their room */
+	__u64 asked_full_ns; /* when its bucket of packets to the resolver is full again */
 	struct policy_egress_counts counts;
+};
+
+/*
+ * learned: policy_learned_key -> policy_learned: where else a sandbox may go, since a name that its
+ * policy allows has that address. What `destinations` denies it does not give.
+ */
+struct policy_learned_key {
+	__u64 cgroup_id;  /* of the slot */
+	__u8 address[16]; /* IPv4 as ::ffff:a.b.c.d */
+	__u32 policy;	  /* under which it was learned */
+	__u32 reserved;
+};
+
+struct policy_learned_range {
+	struct policy_ports ports;
+	__u64 until_ns; /* CLOCK_MONOTONIC: then nothing new goes there; what is open stays */
+};
+
+struct policy_learned {
+	__u32 range_count;
+	__u32 reserved;
+	struct policy_learned_range ranges[POLICY_PORT_RANGES_MAX];
 };
 
 /* egress_flows: policy_egress_flow_key -> policy_flow. */
@@ -77,7 +106,9 @@ struct policy_egress_tops {
 
 _Static_assert(sizeof(struct policy_egress_counts) == 56, "no padding");
 _Static_assert(sizeof(struct policy_egress_caps) == 32, "no padding");
-_Static_assert(sizeof(struct policy_egress) == 144, "no padding");
+_Static_assert(sizeof(struct policy_egress) == 152, "no padding");
 _Static_assert(sizeof(struct policy_egress_top) == 32, "no padding");
 _Static_assert(sizeof(struct policy_egress_tops) == 8 + 32 * 32, "no padding");
+_Static_assert(sizeof(struct policy_learned_key) == 32, "no padding");
+_Static_assert(sizeof(struct policy_learned) == 136, "no padding");
 _Static_assert(sizeof(struct policy_egress_flow_key) == 32, "no padding");

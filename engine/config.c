@@ -59,6 +59,8 @@ static const struct option options[] = {
 	  "one more tenant, see dsecd(8): name, socket, mode, token-file, uid, gateway, limits" },
 	{ "egress", OPTION_PATH, FIELD(egress_range), 0, 0, "RANGE",
 	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
+	{ "dns-upstream", OPTION_PATH, FIELD(dns_upstream), 0, 0, "ADDR[:PORT]",
+	  "who is asked for names that policies allow; the host's resolv.conf says, by default" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
 	{ "state", OPTION_PATH, FIELD(state_path), 0, 0, "DIR",
 	  "what instances keep over their ends: policies that tenants loaded" },

@@ -75,6 +75,8 @@ static bool has_lsm(const struct policy_enforcer *e)
 
 static uint32_t rule_levels(const struct policy_enforcer *e, const struct guard_rule *rule)
 {
+	if (rule->kind == GUARD_RULE_NAME && !e->has_resolver)
+		return 0;
 	return backend_rule_levels(rule, has_lsm(e)) |
 	       (e->guard ? guard_rule_levels(e->guard, rule) : 0);
 }
@@ -115,6 +117,7 @@ static int policies_start(struct control *control)
 
 	control->enforcer = (struct policy_enforcer){
 		.guard = control->guard,
+		.has_resolver = control->node.upstreams,
 		.rule_levels = rule_levels,
 		.walls_new = walls_new,
 		.walls_free = backend_walls_free,
@@ -199,6 +202,26 @@ static void governor_start(struct control *control)
 			    " continuing");
 }
 
+/* Names are asked where there is a way out. */
+static int upstreams_find(struct control *control)
+{
+	const char *option = control->config->dns_upstream;
+	int r = upstreams_read(option, &control->upstreams);
+
+	if (r < 0)
+		log_error("dns-upstream=\"%s\" is no ADDR[:PORT], [ADDR]:PORT for IPv6", option);
+	if (r < 0 || !control->config->egress_range)
+		return r;
+	if (control->upstreams.count) {
+		control->node.upstreams = &control->upstreams;
+		log_info("names upstream=%s", control->upstreams.all[0].text);
+	} else {
+		log_warning("names: no nameserver in /etc/resolv.conf: policies with host names are"
+			    " refused: --dns-upstream ADDR[:PORT], continuing");
+	}
+	return 0;
+}
+
 static int backend_start(struct control *control, const struct engine_handover *handover)
 {
 	const struct config *config = control->config;
@@ -213,6 +236,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.images_path = config->images_path,
 		.instance = config->instance,
 		.egress_range = config->egress_range,
+		.has_resolver = node->upstreams,
 	};
 	int r, fd = -1;
 
@@ -308,6 +332,8 @@ int control_open(const struct config *config, const struct engine_handover *hand
 		r = node_identify(&control->node);
 	if (r >= 0)
 		r = signals_open(&control->signal_fd);
+	if (r >= 0)
+		r = upstreams_find(control);
 	if (r >= 0) {
 		r = io_open(&options, &control->io);
 		if (r < 0 && io_explain(r))

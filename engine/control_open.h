@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/signalfd.h>
 
+#include "engine/config_dns.h"
 #include "engine/control.h"
 #include "engine/image/image.h"
 #include "engine/image/import.h"
@@ -35,6 +36,7 @@ struct control {
 	struct imports imports;
 	struct policy_table policies;
 	struct policy_enforcer enforcer; /* of those */
+	struct upstreams upstreams;	 /* node.upstreams, where names can be asked */
 	struct policy_files policy_files;
 	const char *tenant_names[TENANTS_MAX];
 	bool stopping, gave_up;

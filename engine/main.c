@@ -15,6 +15,7 @@ static int mode_run(struct config *config, enum config_mode mode)
 	const struct check_options check = {
 		.json = config->check_json,
 		.images_path = config->images_path,
+		.dns_upstream = config->dns_upstream,
 		.sandboxes_max = config->sandboxes_max,
 	};
 

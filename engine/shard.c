@@ -13,6 +13,7 @@
 #include "engine/base/log.h"
 #include "engine/control.h"
 #include "engine/file/file.h"
+#include "engine/names/resolver.h"
 #include "engine/port/port.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/sandbox.h"
@@ -45,6 +46,7 @@ static void launcher_stuck(void *owner, int pid)
 
 static void box_emptied(void *owner, uint64_t cgroup_id)
 {
+	resolver_emptied(owner, cgroup_id);
 	integrity_emptied(owner, cgroup_id);
 }
 
@@ -150,6 +152,8 @@ static int shard_open(struct shard *shard)
 		.stats = shard->flow_stats,
 	};
 	r = integrity_open(shard, node->guard);
+	if (r == 0)
+		r = resolver_open(shard);
 	return r < 0 ? r : container_open(&options, &shard->backend);
 }
 
@@ -162,6 +166,7 @@ static void shard_close(struct shard *shard)
 	if (shard->backend)
 		shard->backend->class->close(shard->backend);
 	io_close(shard->io);
+	resolver_close(shard);
 	integrity_close(shard);
 	free(shard->flow_stats);
 	tenancies_done(shard);

@@ -30,17 +30,20 @@ struct control;
 struct channel;
 struct client;
 struct policy;
+struct resolver;
 struct shard;
 struct subscriptions;
 struct tenancy;
 struct tenant;
+struct upstreams;
 
 /* Of the whole engine: written before the shards start, then read-only. */
 struct node {
 	const struct config *config;
 	struct control *control;
 	struct backend_node *backend_node;
-	struct guard *guard; /* NULL: none */
+	struct guard *guard;		   /* NULL: none */
+	const struct upstreams *upstreams; /* who is asked for names; NULL: nobody */
 	struct shard **shards;
 	uint32_t shard_count;
 	uint32_t sandboxes_per_shard, execs_per_shard, requests_per_shard;
@@ -80,6 +83,7 @@ struct shard {
 	struct forwards forwards; /* ways into sandboxes from this host */
 	struct functions functions;
 	struct integrity integrity;
+	struct resolver *resolver; /* NULL: names cannot be asked here */
 	uint32_t port_waits, imports;
 	struct shares shares;		     /* of execs, by client */
 	struct shares ends;		     /* sandboxes that end, by the client that wants it */

@@ -10,14 +10,23 @@
 #include "backends/container/egress.h"
 #include "bpf/guard.h"
 
+enum { PORT_DNS = 53 };
+
 int box_egress_tell(struct container *box, uint32_t policy)
 {
 	struct containers *c = containers_of(box->box.backend);
 	const uint32_t first = node_egress_address(c->options.node, box->network->number);
-	const struct guard_egress told = { .policy = policy ? policy : GUARD_EGRESS_NOWHERE,
-					   .address4 = htonl(first + EGRESS_SANDBOX) };
-	int r = c->guard ? guard_egress_set(c->guard, box->slot->cgroup_id, &told) : -EOPNOTSUPP;
+	struct guard_egress told = { .policy = policy ? policy : GUARD_EGRESS_NOWHERE,
+				     .address4 = htonl(first + EGRESS_SANDBOX) };
+	int r;
 
+	if (box->box.spec.asks_names) {
+		told.resolver4 = htonl(node_resolver_address(c->options.node));
+		told.resolver_port = htons(PORT_DNS);
+	}
+	r = c->guard ? guard_egress_set(c->guard, box->slot->cgroup_id, &told) : -EOPNOTSUPP;
+
+	box->box.address4 = told.address4;
 	box->slot->has_egress |= r == 0;
 	return r;
 }

@@ -306,6 +306,8 @@ static int ask_spawn(struct flow *f)
 		request->flags |= LAUNCH_PRIVATE;
 		request->network = box->network->number;
 	}
+	if (spec->asks_names)
+		request->flags |= LAUNCH_RESOLVER;
 	if (!box->lost)
 		call_add_walls(&box->call, walls_for_spawn(spec->walls));
 	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",

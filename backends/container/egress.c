@@ -23,11 +23,12 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 
-enum { PREFIX_MIN = 8, PREFIX_MAX = 28, LINK_PREFIX = 30, HOST = 1, ROUTER = 2 };
+enum { PREFIX_MIN = 8, PREFIX_MAX = 28, LINK_PREFIX = 30, HOST = 1 };
 
 /*
- * In the router's namespace. Nothing gets to the router itself, from one sandbox to another, to an
- * address that means "here", or to a cloud's metadata; sources are checked by rp_filter.
+ * In the router's namespace. Nothing gets to the router itself but questions for names, from one
+ * sandbox to another, to an address that means "here", or to a cloud's metadata; sources are
+ * checked by rp_filter.
  */
 static const char router_rules[] =
 	"table inet dsec {\n"
@@ -39,7 +40,10 @@ static const char router_rules[] =
 	"		ip daddr %s drop\n"
 	"		iifname \"s*\" oifname \"up\" meta nfproto ipv4 accept\n"
 	"	}\n"
-	"	chain input { type filter hook input priority 0; policy drop; }\n"
+	"	chain input {\n"
+	"		type filter hook input priority 0; policy drop;\n"
+	"		iifname \"s*\" ip daddr %s meta l4proto { tcp, udp } th dport 53 accept\n"
+	"	}\n"
 	"	chain source {\n"
 	"		type nat hook postrouting priority 100;\n"
 	"		oifname \"up\" masquerade\n"
@@ -269,7 +273,7 @@ static int link_make(const struct egress *egress, int host_fd)
 		return -errno;
 	auto_close int router = (int)route_open();
 
-	r = link_end(router, "up", egress->first + ROUTER, egress->first + HOST);
+	r = link_end(router, "up", egress->first + EGRESS_ROUTER_ADDRESS, egress->first + HOST);
 	if (setns(host_fd, CLONE_NEWNET) < 0)
 		abort(); /* as above */
 	return r;
@@ -296,12 +300,15 @@ static bool host_forwards(void)
 
 static int rules_load(const struct egress *egress)
 {
-	char rules[2048], all[24], link[24];
+	char rules[2048], all[24], link[24], address[INET_ADDRSTRLEN];
+	struct in_addr resolver;
 	int r;
 
 	range_print(egress->first, egress->bytes, all);
 	range_print(egress->first, EGRESS_BLOCK, link);
-	(void)snprintf(rules, sizeof rules, router_rules, all); /* fits, as below */
+	resolver.s_addr = htonl(egress->first + EGRESS_ROUTER_ADDRESS);
+	(void)inet_ntop(AF_INET, &resolver, address, sizeof address); /* fits, as below */
+	(void)snprintf(rules, sizeof rules, router_rules, all, address);
 	r = nft_run(rules, egress->router_ns_fd);
 	if (r < 0)
 		return r;
@@ -358,6 +365,7 @@ int egress_open(struct egress *egress, const char *range, const char *instance)
 
 void egress_close(struct egress *egress)
 {
+	egress_resolver_close(egress);
 	if (egress->router_ns_fd < 0)
 		return;
 	link_delete(egress);

@@ -11,11 +11,14 @@ struct egress {
 	int router_ns_fd;      /* -1: there is none */
 	uint32_t first, bytes; /* the range: its first address, and how many */
 	char link[16], table[40];
+	int *resolver_fds; /* of each shard two; NULL: names cannot be asked */
+	uint32_t resolver_count;
 };
 
 enum {
-	EGRESS_BLOCK = 4,  /* addresses of a sandbox, and of the link to the host */
-	EGRESS_ROUTER = 1, /* of a sandbox's */
+	EGRESS_BLOCK = 4,	   /* addresses of a sandbox, and of the link to the host */
+	EGRESS_ROUTER_ADDRESS = 2, /* of the link's: the resolver's, too */
+	EGRESS_ROUTER = 1,	   /* of a sandbox's */
 	EGRESS_SANDBOX = 2,
 };
 
@@ -30,3 +33,15 @@ void egress_close(struct egress *egress);
 int egress_sweep(const char *instance);
 /* The first of the four addresses of network N, or 0: the range has no more. */
 uint32_t egress_address(const struct egress *egress, uint32_t network);
+
+/*
+ * Sockets at port 53 of the router's address, for each shard one of each protocol: what sandboxes
+ * of a shard ask there its own hear. Network N is of shard N / networks_per_shard. After
+ * egress_open().
+ */
+int egress_resolver_open(struct egress *egress, uint32_t shards, uint32_t networks_per_shard);
+void egress_resolver_take(struct egress *egress, uint32_t shard, int *ret_udp_fd,
+			  int *ret_listen_fd);
+void egress_resolver_close(struct egress *egress); /* fine where there are none */
+/* In host byte order; 0: there is none. */
+uint32_t egress_resolver_address(const struct egress *egress);

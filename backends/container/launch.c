@@ -34,6 +34,7 @@ static const char *const step_names[] = {
 	[LAUNCH_STEP_SIGNAL] = "signal",
 	[LAUNCH_STEP_PROOF] = "proof",
 	[LAUNCH_STEP_WALLS] = "walls",
+	[LAUNCH_STEP_RESOLVER] = "resolver",
 };
 
 _Static_assert(sizeof step_names / sizeof *step_names == LAUNCH_STEP_COUNT, "a step has no name");

@@ -96,6 +96,7 @@ enum launch_flag {
 	 * the one that has `shared_address`.
 	 */
 	LAUNCH_SHARED = 1048576,
+	LAUNCH_RESOLVER = 2097152, /* LAUNCH_SPAWN: its resolv.conf names the engine's */
 };
 
 /*
@@ -137,7 +138,8 @@ enum launch_step {
 	LAUNCH_STEP_LIMIT,  /* reply.limit is above its hard limit: EPERM */
 	LAUNCH_STEP_SIGNAL, /* EAGAIN: new processes kept coming */
 	LAUNCH_STEP_PROOF,
-	LAUNCH_STEP_WALLS, /* a policy's mounts, filter, profile */
+	LAUNCH_STEP_WALLS,    /* a policy's mounts, filter, profile */
+	LAUNCH_STEP_RESOLVER, /* /etc/resolv.conf */
 	LAUNCH_STEP_COUNT,
 };
 

@@ -5,6 +5,7 @@
  */
 #include "backends/container/launcher.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -29,7 +30,7 @@ enum {
 
 struct start {
 	int fds[STAGE_COUNT]; /* for LAUNCH_FD_CHANNEL and up, then the program and the report */
-	char *argv[4], *envp[1];
+	char *argv[5], *envp[1];
 };
 
 /* The child. Whatever fails is reported as a number; exec closes the report. */
@@ -85,7 +86,8 @@ static int start_fork(struct start *start, int report_fd, pid_t *ret_pid)
 
 int launcher_start(const struct launcher_options *o, int *ret_channel, pid_t *ret_pid)
 {
-	char shard[16], parent[16], name[] = "dsec-launcher";
+	const struct in_addr resolver = { htonl(o->resolver) };
+	char shard[16], parent[16], address[INET_ADDRSTRLEN] = "", name[] = "dsec-launcher";
 	int ends[2], report[2], r;
 
 	r = channel_open(ends);
@@ -102,11 +104,12 @@ int launcher_start(const struct launcher_options *o, int *ret_channel, pid_t *re
 			 o->vault->network_ns_fd, o->proc_fd, o->helper_fd,
 			 o->router_ns_fd ? o->router_ns_fd : o->vault->network_ns_fd, o->program_fd,
 			 report[1] },
-		.argv = { name, shard, parent, NULL },
+		.argv = { name, shard, parent, address, NULL },
 		.envp = { NULL },
 	};
 
 	(void)snprintf(shard, sizeof shard, "%u", o->shard);
+	(void)inet_ntop(AF_INET, &resolver, address, sizeof address); /* fits, as the others */
 	(void)snprintf(parent, sizeof parent, "%d", getpid());
 	r = start_fork(&start, report_fd, ret_pid);
 	cleanup_close(&start.fds[STAGE_REPORT]);

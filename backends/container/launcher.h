@@ -1,6 +1,7 @@
 /* Starting a launcher worker. */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct vault;
@@ -14,6 +15,7 @@ struct launcher_options {
 	int proc_fd;	  /* the host's /proc */
 	int router_ns_fd; /* 0: there is none */
 	unsigned shard;
+	uint32_t resolver; /* where sandboxes ask for names, in host byte order; 0: nowhere */
 };
 
 /*

@@ -59,6 +59,8 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 		r = vault_open(&node->vault);
 	if (r >= 0 && options->egress_range)
 		r = egress_open(&node->egress, options->egress_range, options->instance);
+	if (r >= 0 && options->egress_range && options->has_resolver)
+		r = egress_resolver_open(&node->egress, options->shards, options->slots_per_shard);
 	if (r < 0) {
 		backend_node_close(node);
 		return r;
@@ -179,6 +181,7 @@ int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_f
 		.helper_fd = node->helper_fd,
 		.proc_fd = node->proc_fd,
 		.router_ns_fd = node->egress.router_ns_fd < 0 ? 0 : node->egress.router_ns_fd,
+		.resolver = node_resolver_address(node),
 		.shard = shard,
 	};
 
@@ -242,6 +245,21 @@ int node_vault_fd(const struct backend_node *node)
 uint32_t node_egress_address(const struct backend_node *node, uint32_t network)
 {
 	return egress_address(&node->egress, network);
+}
+
+bool backend_resolver_take(struct backend_node *node, uint32_t shard, struct backend_resolver *ret)
+{
+	if (!node->egress.resolver_fds)
+		return false;
+	egress_resolver_take(&node->egress, shard, &ret->udp_fd, &ret->listen_fd);
+	ret->range_first = node->egress.first;
+	ret->range_bytes = node->egress.bytes;
+	return true;
+}
+
+uint32_t node_resolver_address(const struct backend_node *node)
+{
+	return egress_resolver_address(&node->egress);
 }
 
 int backend_egress_sweep(const char *instance)

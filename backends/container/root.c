@@ -5,6 +5,7 @@
 #include "backends/container/root.h"
 
 #include <sched.h>
+#include <string.h>
 
 #include "backends/container/kernel.h"
 
@@ -18,12 +19,26 @@ static long covers_make(int mount_fd)
 	return r < 0 ? r : kernel_close((int)r);
 }
 
+static long resolver_write(int mount_fd, const char *text)
+{
+	long r, fd = kernel_openat(mount_fd, ROOT_RESOLVER, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC,
+				   0444);
+
+	if (fd < 0)
+		return fd;
+	r = kernel_write((int)fd, text, strlen(text));
+	(void)kernel_close((int)fd); /* on a tmpfs it is written */
+	return r;
+}
+
 /* The attributes come last: the mount may be read-only. */
 static long root_furnish(int mount_fd, const struct root_options *options, uint64_t secret)
 {
 	struct mount_attr attributes = { .attr_set = options->attributes };
 	long r = options->covers ? covers_make(mount_fd) : 0;
 
+	if (r >= 0 && options->resolver)
+		r = resolver_write(mount_fd, options->resolver);
 	return r < 0 ? r : kernel_mount_setattr(mount_fd, &attributes, secret);
 }
 

@@ -90,6 +90,8 @@ static long root_take(struct child *child)
 		r = proc_make(child);
 	if (r >= 0)
 		r = walls_mount(child, root_fd, -1);
+	if (r >= 0 && child->worker->order.request.flags & LAUNCH_RESOLVER)
+		r = resolver_mount(child, root_fd);
 	if (r >= 0)
 		r = CHILD_TRY(ROOT, kernel_fchdir(root_fd));
 	return r < 0 ? r : CHILD_TRY(ROOT, kernel_chroot("."));

@@ -281,14 +281,14 @@ int main(int argc, char **argv)
 	if (prctl(PR_SET_DUMPABLE, 0) < 0)
 		return 1;
 	log_open(LOG_INFO, "dsec-launcher");
-	if (argc != 3) {
-		log_error("dsec-launcher is started by the engine, as dsec-launcher SHARD PID");
+	if (argc != 4) {
+		log_error("the engine starts dsec-launcher, as dsec-launcher SHARD PID ADDRESS");
 		return 2;
 	}
 	w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (w == MAP_FAILED)
 		worker_die("no memory", -errno);
-	worker_start(w, atoi(argv[1]), atoi(argv[2]));
+	worker_start(w, atoi(argv[1]), atoi(argv[2]), argv[3]);
 	while (order_serve(w))
 		;
 	_exit(0);

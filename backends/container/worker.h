@@ -66,8 +66,11 @@ struct worker {
 /* For what leaves a worker unfit: a line in the log, and its end. The engine starts another. */
 __attribute__((noreturn)) void worker_die(const char *what, long error);
 
+/* resolver_mount.c, in the child: the sandbox's root is at root_fd, the worker's still its own. */
+struct child;
+long resolver_mount(struct child *child, int root_fd);
 /* worker_start.c: everything up to the first request; a failure ends the worker. */
-void worker_start(struct worker *w, int shard, pid_t engine);
+void worker_start(struct worker *w, int shard, pid_t engine, const char *resolver);
 
 /* slot_build.c: slots and images in the vault. */
 long slot_build(struct worker *w);

@@ -129,15 +129,18 @@ static int namespace_open(const char *path)
 	return (int)fd;
 }
 
-static void namespaces_enter(struct worker *w)
+static void namespaces_enter(struct worker *w, const char *resolver)
 {
-	static const struct root_options root = {
+	char text[64];
+	const struct root_options root = {
 		.mode = "0555",
 		.attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
 			      MOUNT_ATTR_NOEXEC,
 		.covers = true,
+		.resolver = text,
 	};
 
+	(void)snprintf(text, sizeof text, "nameserver %.32s\n", resolver);
 	must(kernel_setns(LAUNCH_FD_NETWORK, CLONE_NEWNET, 0), "cannot enter the network");
 	must(root_replace(&root, 0), "cannot make its root");
 	w->own_mount_fd = namespace_open("self/ns/mnt");
@@ -145,7 +148,7 @@ static void namespaces_enter(struct worker *w)
 	w->own_ipc_fd = namespace_open("self/ns/ipc");
 }
 
-void worker_start(struct worker *w, int shard, pid_t engine)
+void worker_start(struct worker *w, int shard, pid_t engine, const char *resolver)
 {
 	char name[16];
 	int r;
@@ -160,7 +163,7 @@ void worker_start(struct worker *w, int shard, pid_t engine)
 	limits_set();
 	memory_offer();
 	(void)umask(022);
-	namespaces_enter(w);
+	namespaces_enter(w, resolver);
 	masks_find(w);
 	must(stacks_open(w), "cannot map stacks");
 	if (getrandom(&w->secret, sizeof w->secret, 0) != sizeof w->secret)

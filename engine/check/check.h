@@ -17,7 +17,8 @@ enum check_state {
 struct check_options {
 	bool json;
 	const char *images_path;
-	uint32_t sandboxes_max; /* limits are compared with it */
+	const char *dns_upstream; /* as --dns-upstream; NULL: the host's */
+	uint32_t sandboxes_max;	  /* limits are compared with it */
 };
 
 /* What a probe runs in, and leaves nothing behind of. */

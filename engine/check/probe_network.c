@@ -14,6 +14,7 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/check/check.h"
+#include "engine/config_dns.h"
 
 static int veth_make(void)
 {
@@ -95,8 +96,25 @@ static void egress_probe(const struct check_context *context, struct check_resul
 						 "nft: the kernel took no rules with masquerade");
 }
 
+/* Says who would be asked. Whether it answers only a question would tell, and none leaves here. */
+static void names_probe(const struct check_context *context, struct check_result *result)
+{
+	struct upstreams upstreams;
+
+	if (upstreams_read(context->options->dns_upstream, &upstreams) < 0)
+		check_missing(result, "--dns-upstream is no ADDR[:PORT]: %.64s",
+			      context->options->dns_upstream);
+	else if (!upstreams.count)
+		check_missing(result, "no nameserver in /etc/resolv.conf");
+	else
+		check_ok(result, "%s%s", upstreams.all[0].text,
+			 context->options->dns_upstream ? "" : ", as /etc/resolv.conf says");
+}
+
 const struct check_probe check_network_probes[] = {
 	{ "egress", false, 0, egress_probe, "no sandboxes with a way out (dsecd --egress)",
 	  "apt-get install nftables; modprobe veth nf_tables nft_masq nft_ct" },
+	{ "names", false, 0, names_probe, "policies with host names are refused",
+	  "dsecd --dns-upstream ADDR[:PORT]" },
 	{ 0 },
 };

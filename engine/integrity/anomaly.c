@@ -1,7 +1,7 @@
 /*
  * The anomaly rules and their judge. Called by integrity.c for each violation that is told, for
- * what tallies have beyond those, and for each time that a sandbox was throttled. Must hold: a
- * violation takes a bounded time and no memory.
+ * what tallies have beyond those, and for what counts by itself: a sandbox was throttled, asked
+ * for an odd name. Must hold: a violation takes a bounded time and no memory.
  */
 #include "engine/integrity/anomaly.h"
 
@@ -31,6 +31,8 @@ const struct anomaly_rules
 				     [DSEC_ANOMALY_VERIFY_TAMPER] = { "verify-tamper", 1, 0,
 								      ANOMALY_TAINT },
 				     [DSEC_ANOMALY_STORM] = { "storm", 8, 60, ANOMALY_NOTE },
+				     [DSEC_ANOMALY_DNS_TUNNEL] = { "dns-tunnel", 20, 60,
+								   ANOMALY_TAINT },
 			     } };
 
 /* Which rule a violation counts for; DSEC_ANOMALIES: none. */
@@ -145,15 +147,15 @@ uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *
 	return count_add(state, rules, which, times);
 }
 
-uint32_t anomaly_storm(struct anomaly_state *state, const struct anomaly_rules *rules,
-		       uint64_t time_ns)
+uint32_t anomaly_happened(struct anomaly_state *state, const struct anomaly_rules *rules,
+			  enum dsec_anomaly which, uint64_t time_ns)
 {
-	const struct anomaly_rule *rule = &rules->rules[DSEC_ANOMALY_STORM];
+	const struct anomaly_rule *rule = &rules->rules[which];
 
 	if (rule->severity == ANOMALY_OFF)
 		return 0;
-	(void)window_begins(&state->counts[DSEC_ANOMALY_STORM], rule, time_ns);
-	return count_add(state, rules, DSEC_ANOMALY_STORM, 1);
+	(void)window_begins(&state->counts[which], rule, time_ns);
+	return count_add(state, rules, which, 1);
 }
 
 uint32_t anomaly_taints(const struct anomaly_rules *rules, uint32_t raised)

@@ -52,8 +52,11 @@ struct anomaly_state {
  */
 uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
 		       const struct policy_violation *violation, uint64_t times);
-/* It was frozen once more for making processes too fast; as above. Times are of any one clock. */
-uint32_t anomaly_storm(struct anomaly_state *state, const struct anomaly_rules *rules,
-		       uint64_t time_ns);
+/*
+ * What counts by itself happened once more: it was frozen for making processes too fast, or asked
+ * for a name that looks like data; as above. Times are of any one clock.
+ */
+uint32_t anomaly_happened(struct anomaly_state *state, const struct anomaly_rules *rules,
+			  enum dsec_anomaly which, uint64_t time_ns);
 /* Of rules that were raised, those that taint. */
 uint32_t anomaly_taints(const struct anomaly_rules *rules, uint32_t raised);

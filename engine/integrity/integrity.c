@@ -29,6 +29,8 @@ struct account {
 	struct known {
 		uint32_t rule, hook;
 		uint64_t count; /* told so far */
+		uint64_t own;	/* of what the engine itself refuses: counted so far */
+		uint64_t own_last_ns, own_told_ns;
 		uint32_t policy;
 		uint8_t verdict; /* as it was told */
 	} known[GUARD_TALLIES_MAX];
@@ -124,8 +126,61 @@ void integrity_throttled(struct sandbox *sandbox)
 
 	if (account) /* else nobody would free it, or there is no memory: it is in the stats */
 		anomalies_tell(sandbox, &storm, 0,
-			       anomaly_storm(&account->state, sandbox_anomalies(sandbox),
-					     storm.time_ns));
+			       anomaly_happened(&account->state, sandbox_anomalies(sandbox),
+						DSEC_ANOMALY_STORM, storm.time_ns));
+}
+
+static void own_told(struct sandbox *sandbox, struct known *known, struct policy_violation *v)
+{
+	v->count = known->own;
+	known->own_told_ns = v->time_ns;
+	news_of_violation(sandbox, v, 0);
+	violation_judge(sandbox, v, 0);
+}
+
+void integrity_refused(struct sandbox *sandbox, struct policy_violation *v)
+{
+	struct account *account = sandbox->cgroup_id ? account_of(sandbox) : NULL;
+	struct known *known = account ? known_of(account, v->rule, v->hook) : NULL;
+
+	if (!known)
+		return; /* there is no memory, or it breaks more rules than are counted */
+	v->time_ns = io_now_ns(sandbox->shard->io);
+	v->verdict = POLICY_DENIED;
+	known->own++;
+	known->own_last_ns = v->time_ns;
+	if (known->own <= POLICY_TOLD_BURST ||
+	    v->time_ns - known->own_told_ns >= POLICY_TOLD_INTERVAL_NS)
+		own_told(sandbox, known, v);
+}
+
+void integrity_odd_name(struct sandbox *sandbox, struct policy_violation *v)
+{
+	struct account *account = sandbox->cgroup_id ? account_of(sandbox) : NULL;
+
+	v->time_ns = io_now_ns(sandbox->shard->io);
+	if (account)
+		anomalies_tell(sandbox, v, 0,
+			       anomaly_happened(&account->state, sandbox_anomalies(sandbox),
+						DSEC_ANOMALY_DNS_TUNNEL, v->time_ns));
+}
+
+/* What the engine refused and did not tell: as tallies_tell(). */
+static void own_tell(struct sandbox *sandbox)
+{
+	struct account *account = sandbox->account;
+
+	for (uint32_t i = 0; account && i < account->known_count; i++) {
+		struct known *known = &account->known[i];
+		struct policy_violation rest = { .time_ns = known->own_last_ns,
+						 .rule = known->rule,
+						 .hook = (uint16_t)known->hook,
+						 .policy = known->policy,
+						 .verdict = POLICY_DENIED };
+
+		if (known->own > known->count)
+			own_told(sandbox, known, &rest);
+	}
 }
 
 static void violation_take(void *context, const struct policy_violation *v)
@@ -239,6 +294,7 @@ void integrity_settle(struct sandbox *sandbox)
 	if (guard_violations_wait(integrity->violations))
 		violations_read(integrity);
 	tallies_tell(sandbox);
+	own_tell(sandbox);
 }
 
 void integrity_emptied(struct shard *shard, uint64_t cgroup_id)

@@ -11,6 +11,7 @@
 struct exec;
 struct guard;
 struct guard_violations;
+struct policy_violation;
 struct sandbox;
 struct shard;
 
@@ -34,5 +35,12 @@ void integrity_emptied(struct shard *shard, uint64_t cgroup_id);
 void integrity_settle(struct sandbox *sandbox);
 /* It was frozen for making processes too fast, and is counted in `throttles`. */
 void integrity_throttled(struct sandbox *sandbox);
+/*
+ * The engine itself refused it something: counted and told as what the kernel refuses is. Rule,
+ * hook, and what was refused are the caller's; of the tallies a rule and hook of it has only these.
+ */
+void integrity_refused(struct sandbox *sandbox, struct policy_violation *v);
+/* It asked for a name, the text of `v`, that looks like data. */
+void integrity_odd_name(struct sandbox *sandbox, struct policy_violation *v);
 /* Bits 1 << enum dsec_anomaly of rules that taint it; 0: clean. */
 uint32_t integrity_taint(const struct sandbox *sandbox);

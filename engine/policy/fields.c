@@ -144,6 +144,7 @@ static const struct policy_field fields[] = {
 	ANOMALY(DSEC_ANOMALY_OFFLINE_SOCKETS, "offline-sockets"),
 	ANOMALY(DSEC_ANOMALY_VERIFY_TAMPER, "verify-tamper"),
 	ANOMALY(DSEC_ANOMALY_STORM, "storm"),
+	ANOMALY(DSEC_ANOMALY_DNS_TUNNEL, "dns-tunnel"),
 	[FIELD_ENFORCE_FILES] = ENFORCE("files"),
 	[FIELD_ENFORCE_IOCTLS] = ENFORCE("ioctls"),
 	[FIELD_ENFORCE_SOCKETS] = ENFORCE("sockets"),

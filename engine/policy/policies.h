@@ -33,6 +33,7 @@ struct guard;
 /* What enforces policies on this host, by versions. */
 struct policy_enforcer {
 	struct guard *guard; /* NULL: none */
+	bool has_resolver;   /* names can be asked */
 	uint32_t (*rule_levels)(const struct policy_enforcer *e, const struct guard_rule *rule);
 	/* Of a version that sandboxes may get: once it is compiled, and before it is freed. */
 	int (*walls_new)(const struct policy_enforcer *e, const struct guard_policy *policy,

@@ -74,7 +74,7 @@ struct status policy_unmet(const struct policy *policy, const char *table, char 
 	(void)snprintf(ret_detail, 80, "%.40s: %s", rule->label,
 		       rule->kind == GUARD_RULE_DESTINATION || rule->kind == GUARD_RULE_CAP ?
 			       "no way out, see dsecd --egress" :
-		       rule->kind == GUARD_RULE_NAME ? "nothing asks for names yet" :
+		       rule->kind == GUARD_RULE_NAME ? "no resolver, see dsecd --dns-upstream" :
 						       "nothing enforces it on this host");
 	return status_unsupported(table, "policy", ret_detail);
 }

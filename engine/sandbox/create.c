@@ -308,6 +308,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.network = is_policed ? BOX_NETWORK_EGRESS : network_of(sandbox->network),
 		.network_group = request->tenant->index, /* nobody else is in it */
 		.is_policed = is_policed,
+		.asks_names = is_policed && sandbox->policy->guard.name_count &&
+			      sandbox->shard->resolver,
 		.walls = sandbox->policy->walls,
 		.policy = policy_number_held(sandbox->policy),
 		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,

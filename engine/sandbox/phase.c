@@ -18,6 +18,7 @@
 #include "engine/file/file.h"
 #include "engine/flows.h"
 #include "engine/integrity/integrity.h"
+#include "engine/names/resolver.h"
 #include "engine/policy/policy_want.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/network.h"
@@ -176,6 +177,7 @@ static void move_commit(struct phase_move *move)
 		phase->earlier[phase->earlier_count++] = sandbox->policy;
 		sandbox->policy = move->want.policy;
 		move->want.policy = NULL;
+		resolver_narrowed(sandbox);
 	}
 	phase->version++;
 	memcpy(phase->name, move->name, sizeof phase->name);

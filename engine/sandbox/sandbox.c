@@ -16,6 +16,8 @@
 #include "engine/sandbox/limits.h"
 #include "engine/file/file.h"
 #include "engine/integrity/integrity.h"
+#include "engine/names/resolver.h"
+#include "engine/policy/names.h"
 #include "engine/policy/policies.h"
 #include "engine/request/selection.h"
 #include "engine/events/news.h"
@@ -131,6 +133,11 @@ struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
 struct sandbox *sandbox_of(const struct part *part)
 {
 	return sandbox_find(part->shard, part->request->tenant, part->request->entry.subject);
+}
+
+const struct guard_name *sandbox_name(const struct sandbox *sandbox, const char *name)
+{
+	return sandbox->policy ? names_find(&sandbox->policy->guard, name) : NULL;
 }
 
 const struct anomaly_rules *sandbox_anomalies(const struct sandbox *sandbox)
@@ -337,6 +344,7 @@ void sandbox_built(struct sandbox *sandbox)
 	sandbox->tenancy->stats.created++;
 	news_of_sandbox(sandbox, DSEC_TOPIC_RUNNING);
 	integrity_watch(sandbox);
+	resolver_begin(sandbox);
 	sandbox_touch(sandbox);
 	if (sandbox->wanted_gone)
 		sandbox_destroy(sandbox, sandbox->cause, NULL);

@@ -22,10 +22,12 @@
 
 struct account;
 struct anomaly_rules;
+struct asker;
 struct exec;
 struct file;
 struct image;
 struct forward;
+struct guard_name;
 struct policy;
 struct shard;
 struct tenancy;
@@ -80,6 +82,7 @@ struct sandbox {
 	uint32_t network;		    /* enum dsec_network */
 	uint64_t cgroup_id;		    /* while it is watched, see engine/integrity */
 	struct sandbox *next_watched;
+	struct asker *asker;	 /* NULL: it asks for no names, see engine/names */
 	struct account *account; /* NULL: it broke no rule */
 	uint32_t taint;		 /* bits 1 << enum dsec_anomaly; it stays */
 	bool wanted_gone;	 /* destroy as soon as it is built */
@@ -127,6 +130,8 @@ struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
 struct sandbox *sandbox_of(const struct part *part);
 /* By which it is judged: its policy's, or the defaults. */
 const struct anomaly_rules *sandbox_anomalies(const struct sandbox *sandbox);
+/* What its policy allows to a name's addresses; NULL: nothing. */
+const struct guard_name *sandbox_name(const struct sandbox *sandbox, const char *name);
 /* What is in force. */
 struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox);
 /* What is left; UINT64_MAX: it does not end by itself. */

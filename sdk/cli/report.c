@@ -196,7 +196,7 @@ const char *anomaly_name(uint32_t anomaly)
 	static const char *const names[DSEC_ANOMALIES] = {
 		"protected-write", "dangerous-ioctl", "port-scan",	"hunting",
 		"outside-ptrace",  "outside-signal",  "socket-probing", "offline-sockets",
-		"verify-tamper",   "storm",
+		"verify-tamper",   "storm",	      "dns-tunnel",
 	};
 
 	return anomaly < DSEC_ANOMALIES ? names[anomaly] : "other";

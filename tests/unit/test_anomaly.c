@@ -119,12 +119,19 @@ Test(anomaly, a_storm_is_one_that_goes_on_and_bursts_far_apart_are_none)
 	struct anomaly_state state = { 0 };
 
 	for (uint64_t i = 0; i < 20; i++)
-		cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, (1 + 31 * i) * second_ns), 0);
+		cr_expect_eq(anomaly_happened(&state, &anomaly_defaults, DSEC_ANOMALY_STORM,
+					      (1 + 31 * i) * second_ns),
+			     0);
 	state = (struct anomaly_state){ 0 };
 	for (uint64_t i = 0; i < 7; i++)
-		cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, (1 + i) * second_ns), 0);
-	cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, 9 * second_ns), storm);
-	cr_expect_eq(anomaly_storm(&state, &anomaly_defaults, 10 * second_ns), 0, "told once");
+		cr_expect_eq(anomaly_happened(&state, &anomaly_defaults, DSEC_ANOMALY_STORM,
+					      (1 + i) * second_ns),
+			     0);
+	cr_expect_eq(anomaly_happened(&state, &anomaly_defaults, DSEC_ANOMALY_STORM, 9 * second_ns),
+		     storm);
+	cr_expect_eq(anomaly_happened(&state, &anomaly_defaults, DSEC_ANOMALY_STORM,
+				      10 * second_ns),
+		     0, "told once");
 	cr_expect_eq(anomaly_taints(&anomaly_defaults, storm), 0);
 }
 

@@ -272,7 +272,8 @@ DSEC_ANOMALY_SOCKET_PROBING = 6
 DSEC_ANOMALY_OFFLINE_SOCKETS = 7
 DSEC_ANOMALY_VERIFY_TAMPER = 8
 DSEC_ANOMALY_STORM = 9
-DSEC_ANOMALIES = 10
+DSEC_ANOMALY_DNS_TUNNEL = 10
+DSEC_ANOMALIES = 11
 
 
 class Anomaly(enum.StrEnum):
@@ -286,6 +287,7 @@ class Anomaly(enum.StrEnum):
     OFFLINE_SOCKETS = "offline-sockets"
     VERIFY_TAMPER = "verify-tamper"
     STORM = "storm"
+    DNS_TUNNEL = "dns-tunnel"
 
 
 ANOMALYS: dict[int, Anomaly] = {
@@ -299,6 +301,7 @@ ANOMALYS: dict[int, Anomaly] = {
     7: Anomaly.OFFLINE_SOCKETS,
     8: Anomaly.VERIFY_TAMPER,
     9: Anomaly.STORM,
+    10: Anomaly.DNS_TUNNEL,
 }
 
 DSEC_SUBSCRIBE_SO_FAR = 1

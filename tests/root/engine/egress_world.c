@@ -102,7 +102,7 @@ bool world_make(pid_t *ret_internet)
 		       "ip addr add " HOST "/24 dev up0; ip link set up0 up\n"
 		       "nsenter -t $i -n sh -ec 'ip link set lo up\n"
 		       "ip addr add 198.51.100.1/24 dev in0; ip link set in0 up\n"
-		       "for a in " INTERNET " " OTHER
+		       "for a in " INTERNET " " OTHER " " NAMES
 		       " 169.254.169.254 100.100.100.200 168.63.129.16; do\n"
 		       "ip addr add $a/32 dev lo; done'\n"
 		       "ip route add default via 198.51.100.1\n"

@@ -7,6 +7,7 @@
 #define HOST	 "198.51.100.2"
 #define INTERNET "203.0.113.10"
 #define OTHER	 "203.0.113.20"
+#define NAMES	 "203.0.113.53" /* where names are asked */
 #define RANGE	 "10.200.0.0/16"
 
 /* A shell's command; what it fails with is noted. */

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -178,6 +179,75 @@ static void policy_is_put_and_dropped_whole(void)
 	cr_expect_eq(guard_egress_set(guard, tree.ids[TREE_SLOT0], &what), -EINVAL);
 	cr_assert_eq(guard_egress_clear(guard, tree.ids[TREE_SLOT0]), 0);
 	cr_expect_eq(guard_egress_counts(guard, tree.ids[TREE_SLOT0], &counts), -ENOENT);
+}
+
+static int address_learn(const char *address, uint32_t policy, uint64_t until_ns)
+{
+	const struct guard_ports open = { PORT_SHUT, PORT_SHUT, IPPROTO_TCP, 7 };
+	const struct guard_destination to = destination(address, 32, 7);
+	struct guard_learned what = { .range_count = until_ns != 0,
+				      .ranges = &open,
+				      .until_ns = &until_ns };
+
+	memcpy(what.address, to.address, sizeof(what.address));
+	return guard_egress_learn(guard, tree.ids[TREE_SLOT0], policy, &what);
+}
+
+static uint64_t monotonic_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* One connection that is made while it may be, and used when no new one may. */
+static int learned_run(const void *with)
+{
+	const struct timeval wait = { .tv_sec = 10 };
+	struct sockaddr_storage to;
+	const socklen_t bytes = address_make(WORLD4, PORT_SHUT, &to);
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	auto_close int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char answer;
+
+	(void)with;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	if (connect(fd, (struct sockaddr *)&to, bytes) < 0)
+		return errno;
+	if (address_learn(WORLD4, EGRESS_POLICY, monotonic_ns() - 1) < 0)
+		return EPROTO;
+	if (connect(late, (struct sockaddr *)&to, bytes) == 0 || errno != EPERM)
+		return ENOTRECOVERABLE;
+	/* The server speaks first; what acknowledges that goes through the last wall. */
+	return recv(fd, &answer, 1, 0) == 1 && send(fd, "q", 1, MSG_NOSIGNAL) == 1 ? 0 : errno;
+}
+
+Test(egress, an_address_that_was_learned_is_reached_until_its_time_is_over)
+{
+	const uint64_t later_ns = monotonic_ns() + 60000000000u;
+
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT), EPERM);
+	cr_assert_eq(address_learn(WORLD4, EGRESS_POLICY + 1, later_ns), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT), EPERM,
+		     "of another policy");
+	cr_assert_eq(address_learn(WORLD4, EGRESS_POLICY, later_ns), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT), 0);
+	cr_expect_eq(attempt(TREE_LEAF, "::ffff:" WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_DGRAM, SENDTO), EPERM,
+		     "not by udp");
+	cr_assert_eq(address_learn(OTHER4, EGRESS_POLICY, later_ns), 0);
+	cr_expect_eq(attempt(TREE_LEAF, OTHER4, PORT_SHUT, SOCK_STREAM, CONNECT), EPERM, "denied");
+	cr_assert_eq(address_learn(CLOUD4, EGRESS_POLICY, later_ns), 0);
+	cr_expect_eq(attempt(TREE_LEAF, CLOUD4, PORT_SHUT, SOCK_STREAM, CONNECT), EPERM,
+		     "metadata");
+	cr_expect_eq(tree_run(&tree, TREE_LEAF, learned_run, NULL), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT), EPERM, "over");
+	cr_assert_eq(address_learn(WORLD4, EGRESS_POLICY, later_ns), 0);
+	cr_assert_eq(address_learn(WORLD4, EGRESS_POLICY, 0), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_SHUT, SOCK_STREAM, CONNECT), EPERM,
+		     "forgotten");
+	cr_expect_eq(address_learn(WORLD4, EGRESS_POLICY, 0), 0, "fine where there is none");
 }
 
 Test(egress, refusals_are_told_passes_counted_packets_the_last_wall_and_policies_whole)

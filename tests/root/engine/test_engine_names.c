@@ -1,0 +1,283 @@
+/*
+ * Egress by host name: what a policy names is reached once it was asked for, and nothing else; what
+ * it does not name nobody hears of. All of it in network namespaces of the test's own.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dsec/policies.h"
+#include "tests/root/engine/dns_world.h"
+#include "tests/root/engine/egress_world.h"
+#include "tests/root/engine/engine_client.h"
+#include "tests/root/engine/engine_harness.h"
+
+enum { HOOK_DNS = 28, FLOOD = 20000, SKIPPED = 77 };
+
+static struct dns_log *dns_log;
+
+static uint32_t asked_now(void)
+{
+	return __atomic_load_n(&dns_log->asked, __ATOMIC_ACQUIRE);
+}
+
+/* ---- sandboxes ---- */
+
+static bool policy_put(struct dsec *d, const char *document)
+{
+	const struct dsec_policy_opts opts = { .size = sizeof opts,
+					       .verb = DSEC_POLICY_LOAD,
+					       .document = { document, strlen(document) } };
+
+	return expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
+}
+
+static struct dsec_id named_make(struct dsec *d)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id id = { 0 };
+
+	(void)policy_put(d, "name: less\nnetwork:\n  mode: private\n  egress:\n"
+			    "    allow: [mixed.example tcp/80]\n    deny: [" OTHER "]\n");
+	if (!policy_put(d, "name: named\nphases: {later: less}\nnetwork:\n  mode: private\n"
+			   "  egress:\n    allow: [api.example tcp/80, .mirror.example tcp/80,\n"
+			   "      rebind.example, mixed.example tcp/80, big.example tcp/80-81,\n"
+			   "      slow.example]\n    deny: [" OTHER "]\n"
+			   "anomalies: {dns-tunnel: {limit: 6}}\n"))
+		return id;
+	opts.network = DSEC_NETWORK_PRIVATE;
+	opts.policy = "named";
+	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
+	auto_made struct made made = create_run(d, &opts);
+
+	if (expect(made.created == 1))
+		id = made.ids[0];
+	else
+		note("%s: %s", made.trouble.step, made.trouble.detail);
+	return id;
+}
+
+static bool says(struct dsec *d, struct dsec_id id, const char *script, const char *expected)
+{
+	auto_ran struct ran ran = shell_run(d, id, script);
+
+	if (ran_exited(&ran, 0) && ran_wrote(&ran, 1, expected, strlen(expected)))
+		return true;
+	note("\"%s\" does not say \"%s\"", script, expected);
+	ran_note(&ran);
+	return false;
+}
+
+static bool reaches(struct dsec *d, struct dsec_id id, const char *address, int port, bool wanted)
+{
+	char script[128];
+
+	(void)snprintf(script, sizeof script, "nc -w 2 %s %d </dev/null 2>/dev/null; :", address,
+		       port);
+	return says(d, id, script, wanted ? "from " HOST "\n" : "");
+}
+
+/* The last violation and anomaly that were told of it. */
+struct told {
+	uint32_t hook, rule, anomaly;
+	uint64_t count;
+	char text[256];
+};
+
+static struct told told_of(struct dsec *d, struct dsec_id id)
+{
+	const struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
+	const struct dsec_subscribe_opts opts = { .size = sizeof opts,
+						  .flags = DSEC_SUBSCRIBE_SO_FAR,
+						  .select = &select,
+						  .from_seq = 1 };
+	int64_t ticket = dsec_subscribe(d, NULL, &opts);
+	struct told told = { .anomaly = UINT32_MAX };
+	struct dsec_event *event;
+	bool last = false;
+
+	while (!last && expect(ticket >= 0 && dsec_wait(d, ticket, 20000, &event) == 0)) {
+		const struct dsec_news *news = event->kind == DSEC_EV_STATE ? event->body : NULL;
+
+		last = event->flags & DSEC_LAST;
+		if (news && news->topic == DSEC_TOPIC_ANOMALY)
+			told.anomaly = news->anomaly;
+		if (news && news->topic == DSEC_TOPIC_VIOLATION) {
+			told.hook = news->hook;
+			told.rule = news->rule;
+			told.count = news->count;
+			(void)snprintf(told.text, sizeof told.text, "%.*s", (int)news->text.bytes,
+				       (const char *)news->text.data);
+		}
+		dsec_event_free(event);
+		if (ticket < 0)
+			break;
+	}
+	return told;
+}
+
+/* ---- claims ---- */
+
+static void a_name_is_reached_once_it_was_asked_for_and_no_address_before(struct engine *e)
+{
+	struct dsec_id id = named_make(e->d), neighbour = named_make(e->d);
+
+	expect(reaches(e->d, id, INTERNET, 80, false));
+	expect(says(e->d, id, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	expect(reaches(e->d, id, INTERNET, 80, true));
+	expect(reaches(e->d, id, INTERNET, 81, false));
+	expect(reaches(e->d, neighbour, INTERNET, 80, false));
+	expect(reaches(e->d, id, OTHER, 80, false));
+	/* By libc, below a suffix, over an alias; an answer with a wrong id came before. */
+	expect(says(e->d, neighbour, "nc -w 5 www.mirror.example 80 </dev/null",
+		    "from " HOST "\n"));
+	expect(says(e->d, neighbour, "echo x >/etc/resolv.conf 2>/dev/null || echo kept",
+		    "kept\n"));
+	sandbox_end(e->d, id);
+	/* Whoever has its slot next knows nothing of it. */
+	for (int i = 0; i < 3; i++) {
+		id = named_make(e->d);
+		expect(reaches(e->d, id, INTERNET, 80, false));
+		sandbox_end(e->d, id);
+	}
+	sandbox_end(e->d, neighbour);
+}
+
+static void a_name_that_nothing_allows_is_refused_and_nobody_hears_of_it(struct engine *e)
+{
+	struct dsec_id id = named_make(e->d);
+	const uint32_t before = asked_now();
+	struct told told;
+
+	expect(says(e->d, id, "probe_dns ask secret.api.example", "3\n"));
+	expect(says(e->d, id, "probe_dns ask secret.example tcp", "3\n"));
+	expect(until(10000, (told = told_of(e->d, id), told.count == 2)));
+	expect(told.hook == HOOK_DNS && !strcmp(told.text, "secret.example"));
+	expect(says(e->d, id, "probe_dns ask _https._tcp.api.example", "3\n"));
+	expect(says(e->d, id, "probe_net reach " NAMES " 53", "Operation not permitted\n"));
+	expect(asked_now() == before);
+	told = told_of(e->d, id);
+	expect(told.anomaly == UINT32_MAX);
+	/* Names that carry data are an anomaly, allowed or not. */
+	expect(says(e->d, id,
+		    "for i in 0 1 2 3 4 5; do probe_dns ask "
+		    "4d5a9${i}03b8f1c7e2d84f60a19e37bc52.example; done",
+		    "3\n3\n3\n3\n3\n3\n"));
+	expect(until(10000, told_of(e->d, id).anomaly == DSEC_ANOMALY_DNS_TUNNEL));
+	sandbox_end(e->d, id);
+}
+
+static void answers_that_lead_home_or_to_a_cloud_are_dropped(struct engine *e)
+{
+	struct dsec_id id = named_make(e->d);
+	struct told told;
+
+	expect(says(e->d, id, "probe_dns ask rebind.example", "0\n"));
+	expect(until(10000, (told = told_of(e->d, id), told.hook == HOOK_DNS)));
+	expect(!strcmp(told.text, "rebind.example"));
+	expect(reaches(e->d, id, "169.254.169.254", 80, false));
+	expect(says(e->d, id, "probe_dns ask mixed.example", "0 " INTERNET "\n"));
+	expect(reaches(e->d, id, INTERNET, 80, true));
+	sandbox_end(e->d, id);
+}
+
+static void an_answer_that_is_cut_is_asked_for_by_tcp(struct engine *e)
+{
+	struct dsec_id id = named_make(e->d);
+
+	expect(says(e->d, id, "probe_dns ask big.example", "0 cut\n"));
+	expect(says(e->d, id, "probe_dns ask big.example tcp | wc -w", "33\n"));
+	expect(reaches(e->d, id, INTERNET, 81, true));
+	/* What the policy denies no name gives. */
+	expect(reaches(e->d, id, OTHER, 80, false));
+	sandbox_end(e->d, id);
+}
+
+static void a_flood_of_one_leaves_another_served(struct engine *e)
+{
+	struct dsec_id id = named_make(e->d), neighbour = named_make(e->d);
+	char script[96];
+
+	(void)snprintf(script, sizeof script, "probe_dns flood slow.example %d", FLOOD);
+	const struct command c = SH(script);
+	int64_t ticket = command_start(e->d, id, &c, NULL);
+
+	for (int i = 0; i < 5; i++)
+		expect(says(e->d, neighbour, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	expect(ticket_end(e->d, ticket).code == DSEC_OK);
+	expect(says(e->d, neighbour, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, neighbour);
+}
+
+static void a_phase_forgets_what_was_learned_before(struct engine *e)
+{
+	const struct dsec_phase_opts opts = { .size = sizeof opts, .name = "later" };
+	struct dsec_id id = named_make(e->d);
+
+	expect(says(e->d, id, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	expect(reaches(e->d, id, INTERNET, 80, true));
+	expect(ticket_end(e->d, dsec_phase(e->d, NULL, id, &opts)).code == DSEC_OK);
+	expect(reaches(e->d, id, INTERNET, 80, false));
+	expect(says(e->d, id, "probe_dns ask api.example", "3\n"));
+	expect(says(e->d, id, "probe_dns ask mixed.example", "0 " INTERNET "\n"));
+	expect(reaches(e->d, id, INTERNET, 80, true));
+	sandbox_end(e->d, id);
+}
+
+static void an_engine_that_died_is_followed_by_one_that_answers(struct engine *e)
+{
+	struct dsec_id id = named_make(e->d);
+	pid_t before = engine_pid(e);
+
+	expect(says(e->d, id, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	(void)kill(before, SIGKILL);
+	expect(until(30000, engine_pid(e) > 0 && engine_pid(e) != before));
+	dsec_close(e->d);
+	e->d = NULL;
+	expect(until(30000, (e->d = engine_connect(e)) != NULL));
+	id = named_make(e->d);
+	expect(reaches(e->d, id, INTERNET, 80, false));
+	expect(says(e->d, id, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	expect(reaches(e->d, id, INTERNET, 80, true));
+	sandbox_end(e->d, id);
+}
+
+static const struct claim claims[] = {
+	CLAIM(a_name_is_reached_once_it_was_asked_for_and_no_address_before),
+	CLAIM(a_name_that_nothing_allows_is_refused_and_nobody_hears_of_it),
+	CLAIM(answers_that_lead_home_or_to_a_cloud_are_dropped),
+	CLAIM(an_answer_that_is_cut_is_asked_for_by_tcp),
+	CLAIM(a_flood_of_one_leaves_another_served),
+	CLAIM(a_phase_forgets_what_was_learned_before),
+};
+
+static const struct claim claims_hurt[] = {
+	CLAIM(an_engine_that_died_is_followed_by_one_that_answers),
+};
+
+static const char *const arguments[] = { "--egress", RANGE, "--dns-upstream", NAMES, NULL };
+static const struct suite suites[] = {
+	SUITE("names", claims, .arguments = arguments),
+	SUITE("names after an engine's death", claims_hurt, .arguments = arguments,
+	      .is_hurt = true),
+};
+
+int main(int argc, char **argv)
+{
+	pid_t internet;
+
+	if (system("nft list tables >/dev/null 2>&1")) {
+		printf("skipped: nft lists no tables here (apt-get install nftables; kernel with "
+		       "nf_tables)\n");
+		return SKIPPED;
+	}
+	if (!world_make(&internet) || dns_start(internet, NAMES, &dns_log) < 0)
+		return 1;
+	(void)server_start(internet, INTERNET, 80);
+	(void)server_start(internet, INTERNET, 81);
+	(void)server_start(internet, OTHER, 80);
+	(void)server_start(internet, "169.254.169.254", 80);
+	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
+}
