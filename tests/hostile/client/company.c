@@ -97,6 +97,14 @@ static int burners_start(struct burner *burners, const struct effort *effort, ui
 	return r;
 }
 
+/* Those of BURNERS_MAX that were started. */
+static void burners_join(struct burner *burners)
+{
+	for (uint32_t i = 0; i < BURNERS_MAX; i++)
+		if (burners[i].until_us)
+			(void)pthread_join(burners[i].thread, NULL);
+}
+
 int company_burns(const struct efforts *efforts, uint64_t until_us)
 {
 	struct burner burners[BURNERS_MAX] = { 0 };
@@ -107,9 +115,7 @@ int company_burns(const struct efforts *efforts, uint64_t until_us)
 	r = burners_start(burners, &efforts->own, until_us);
 	if (r >= 0)
 		r = burners_start(burners + efforts->own.threads, &efforts->others, until_us);
-	for (uint32_t i = 0; i < BURNERS_MAX; i++)
-		if (burners[i].until_us)
-			(void)pthread_join(burners[i].thread, NULL);
+	burners_join(burners);
 	return r;
 }
 
@@ -164,15 +170,19 @@ static bool asks(struct dsec *d, struct dsec_queue *queue, uint64_t until_us, ui
 	}
 }
 
-bool company_asks(const struct scene *scene, uint64_t until_us)
+bool company_asks(const struct scene *scene, const struct effort *others, uint64_t until_us)
 {
 	struct dsec *d = company_open(scene, UINT32_MAX);
+	struct burner burners[BURNERS_MAX] = { 0 };
 	struct dsec_queue *queue = NULL;
 	uint32_t count = 0;
 	bool holds;
 
 	CHECK(d != NULL);
-	holds = dsec_queue_new(d, &queue) == 0 && asks(d, queue, until_us, &count);
+	CHECK(others->threads <= BURNERS_MAX);
+	holds = burners_start(burners, others, until_us) == 0 && dsec_queue_new(d, &queue) == 0 &&
+		asks(d, queue, until_us, &count);
+	burners_join(burners);
 	dsec_queue_free(queue);
 	dsec_close(d);
 	return holds;

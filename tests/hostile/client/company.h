@@ -30,7 +30,10 @@ struct efforts {
  * it, until then. 0 or -errno.
  */
 int company_burns(const struct efforts *efforts, uint64_t until_us);
-/* A good client that keeps the shards busy: no-ops to each, 64 under way at a time. */
-bool company_asks(const struct scene *scene, uint64_t until_us);
+/*
+ * A good client that keeps the shards busy: no-ops to each, 64 under way at a time; and threads of
+ * its process that compute, as many and as much as a claim's.
+ */
+bool company_asks(const struct scene *scene, const struct effort *others, uint64_t until_us);
 /* One that keeps the workers busy: sandboxes are made, run a program each and go, 32 at a time. */
 bool company_works(const struct scene *scene, uint64_t until_us);

@@ -60,7 +60,7 @@ static bool company_keep(const struct claim *claim, struct scene *scene, enum co
 		CHECK(company_burns(efforts, end_us) == 0);
 		return true;
 	case ASKER:
-		return company_asks(scene, end_us);
+		return company_asks(scene, &efforts->others, end_us);
 	case WORKER:
 		return company_works(scene, end_us);
 	case ALONE:
