@@ -4,6 +4,7 @@
 usage: python_sdk.py ROOT CC BUILD CLASS
 """
 import ctypes
+import inspect
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT, CC, BUILD = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 sys.path.insert(0, str(ROOT / "sdk/python"))
+import dsec  # noqa: E402
 from dsec import _abi  # noqa: E402
 
 
@@ -58,6 +60,28 @@ class SdkTest(unittest.TestCase):
     def test_every_function_of_the_library_is_declared(self):
         exported = set(re.findall(r"\b(dsec_\w+);", (ROOT / "sdk/dsec.map").read_text()))
         self.assertEqual(exported, set(_abi.FUNCTIONS))
+
+    def test_every_public_class_and_method_says_what_it_is(self):
+        classes = [getattr(module, name) for module in (dsec, dsec.aio) for name in module.__all__]
+        classes += [getattr(dsec.options, name) for name in vars(dsec.options) if name.endswith("Options")]
+        silent = []
+        for kind in filter(inspect.isclass, classes):
+            if kind.__module__ == _abi.__name__:
+                continue  # enums of dsec.h, which explains them
+            own = {f"{kind.__name__}.{name}": member for name, member in vars(kind).items()
+                   if not name.startswith("_") and (inspect.isroutine(member) or isinstance(member, property))}
+            for name, member in {kind.__name__: kind, **own}.items():
+                # A dataclass without words of its own has its signature there.
+                if (member.__doc__ or f"{name}(").startswith(f"{name}("):
+                    silent.append(f"{kind.__module__}.{name}")
+        self.assertEqual(silent, [])
+        for module in (dsec, dsec.aio):
+            self.assertTrue(module.__doc__)
+        shared = set(dsec.aio.__all__) - {"connect"}
+        for name in shared:  # the same names, blocking and for asyncio
+            public = [{member for member in vars(getattr(module, name)) if not member.startswith("_")}
+                      for module in (dsec, dsec.aio)]
+            self.assertEqual(*public, name)
 
     def test_it_compiles(self):
         """As python3 -m compileall, without leaving anything in the sources."""

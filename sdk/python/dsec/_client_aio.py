@@ -63,6 +63,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
+        """Ends the connection, and sandboxes of destroy_on_disconnect; as often as you like."""
         await self._link.close()
 
     def capabilities(self) -> Capabilities:
@@ -150,6 +151,7 @@ class Client:
 
     async def stats(self, ids: Sequence[str] | None = None, *,
                     labels: Mapping[str, str] | None = None, job: str | None = None) -> List[Usage]:
+        """What sandboxes use now, read when asked: of these ids, or of all with these labels."""
         rows: list[Usage] = await finish(self._link, _requests.stats(ids, labels, job))
         return rows
 
@@ -197,6 +199,7 @@ class Client:
         return Function(self._link, id)
 
     async def functions(self) -> List[FunctionInfo]:
+        """The functions there are."""
         found: List[FunctionInfo] = await finish(self._link, _function_requests.functions())
         return found
 
@@ -253,6 +256,7 @@ class Client:
         return info
 
     async def image_list(self) -> List[ImageInfo]:
+        """The images there are, in order of their names."""
         rows: list[ImageInfo] = await finish(self._link, _file_requests.image_list())
         return rows
 

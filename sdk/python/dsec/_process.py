@@ -168,6 +168,7 @@ class Process:
             self.exec = item.exec
 
     def chunk(self, streams: tuple[int, ...]) -> Chunk | None:
+        """The next piece of any of these streams, or a gap; None at their end."""
         event = self._exchange.next(
             lambda event: event.struct.kind in (_abi.DSEC_EV_DATA, _abi.DSEC_EV_GAP)
             and event.struct.stream in streams)
@@ -230,6 +231,7 @@ class Process:
         self.signal(signals.SIGKILL, everyone=True)
 
     def resize(self, rows: int, columns: int) -> None:
+        """The size of its terminal."""
         finish(self._link, _requests.resize(self.sandbox, self.exec, rows, columns))
 
     def cancel(self) -> None:

@@ -185,6 +185,7 @@ class Sandbox:
 
     async def append(self, path: Text, data: Any, *, mode: int | None = None,
                      user: str | None = None) -> FileResult:
+        """As write(), to the end of what is there."""
         return await self._write(path, data, _abi.DSEC_FILE_APPEND, mode, user)
 
     async def tar_in(self, path: Text, data: Any, *, parents: bool = False, owners: bool = False,
@@ -197,6 +198,7 @@ class Sandbox:
         return done
 
     async def stat(self, path: Text, *, follow: bool = True, user: str | None = None) -> FileInfo:
+        """What there is at a path; of a link the link, where follow is False."""
         info: FileInfo = await finish(self._link, _file_requests.stat(self.id, path, follow, user))
         return info
 
@@ -221,6 +223,7 @@ class Sandbox:
 
     async def mkdir(self, path: Text, *, mode: int | None = None, parents: bool = False,
                     user: str | None = None) -> None:
+        """A folder; with parents also what is missing above it, and it may be there already."""
         await finish(self._link, _file_requests.file(
             self.id, _abi.DSEC_FILE_MKDIR, "mkdir", path, mode=mode, user=user,
             flags=_abi.DSEC_FILE_PARENTS if parents else 0))
@@ -235,6 +238,7 @@ class Sandbox:
 
     async def rename(self, path: Text, to: Text, *, exclusive: bool = False,
                      user: str | None = None) -> None:
+        """Another name in place of what has it; exclusive: only where nothing has."""
         await finish(self._link, _file_requests.file(
             self.id, _abi.DSEC_FILE_RENAME, "rename", path, to=to, user=user,
             flags=_abi.DSEC_FILE_EXCLUSIVE if exclusive else 0))

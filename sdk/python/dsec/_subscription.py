@@ -22,6 +22,7 @@ class Subscription:
         self._closed = False
 
     def begin(self, request: Request[None]) -> Subscription:
+        """For Client.subscribe(): it is there when this returns."""
         self._exchange = self._link.begin(request)
         try:
             event = self._exchange.next(lambda event: True)

@@ -19,6 +19,8 @@ class CallOptions(TypedDict, total=False):
 
 
 class CreateOptions(CallOptions, total=False):
+    """Of create(): what is not named is the engine's default."""
+
     policy: str
     backend: str
     hostname: str
@@ -48,6 +50,8 @@ class CreateOptions(CallOptions, total=False):
 
 
 class ExecOptions(CallOptions, total=False):
+    """Of exec()."""
+
     env: Mapping[str, str]  # over the sandbox's
     cwd: Text
     user: str
@@ -64,6 +68,8 @@ class ExecOptions(CallOptions, total=False):
 
 
 class FunctionOptions(CallOptions, total=False):
+    """Of function()."""
+
     cwd: Text
     user: str
     env: Mapping[str, str]  # over the image's
@@ -80,6 +86,8 @@ class FunctionOptions(CallOptions, total=False):
 
 
 class StartOptions(ExecOptions, total=False):
+    """Of start(), besides those of exec()."""
+
     stdin: bool  # Process.write() gives it
     tty: bool
     rows: int

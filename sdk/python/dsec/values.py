@@ -38,6 +38,7 @@ class Status:
     retry_after: float | None
 
     def exception(self, what: str) -> DsecError:
+        """What would be raised of it; what: which request."""
         return error_make(self.code, self.blame, what, self.step, self.detail, self.error,
                           self.retry_after)
 
@@ -76,6 +77,7 @@ class Result:
     processes_killed: int | None
 
     def output(self, stream: int) -> Output:
+        """What is kept of a stream: 1 is stdout, 2 is stderr."""
         return self.outputs.get(stream, Output())
 
     @property
@@ -85,6 +87,7 @@ class Result:
 
     @property
     def stderr(self) -> bytes:
+        """As stdout."""
         return self.output(2).head + self.output(2).tail
 
     @property
@@ -94,6 +97,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
+        """Whether it ended by itself, with 0."""
         return self.reason == Reason.EXIT and self.code == 0
 
 
@@ -298,6 +302,8 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
+    """An image, as the engine has it; None: not known of this one."""
+
     name: str
     digest: str
     source: str
@@ -326,6 +332,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
+    """What an engine is and can do. Limits are the connection's own."""
+
     version: str
     kernel: str
     shards: int
