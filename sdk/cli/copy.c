@@ -215,7 +215,53 @@ static int64_t read_start(struct session *session, const struct remote *remote, 
 	return dsec_read(session->d, &call, remote->id, &opts);
 }
 
-/* Beside its place first. */
+/*
+ * A file for the contents that nobody sees before it has its place: without a name, so that nothing
+ * stays of it whatever ends us; with one where the file system has no such files.
+ */
+static int beside_open(const char *to, char **ret_name)
+{
+	const struct dsec_bytes last = path_last(to);
+	const size_t bytes = (size_t)((const char *)last.data - to);
+	auto_free char *folder = bytes ? strndup(to, bytes) : strdup(".");
+	auto_free char *name = NULL;
+	int fd;
+
+	if (!folder || asprintf(&name, "%s.dsec-XXXXXX", to) < 0) {
+		name = NULL;
+		return -ENOMEM;
+	}
+	fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		return fd;
+	if (errno != EOPNOTSUPP && errno != EISDIR)
+		return -errno;
+	fd = mkostemp(name, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret_name = name;
+	name = NULL;
+	return fd;
+}
+
+/* A name beside its place, for rename(): link() replaces nothing. */
+static int beside_name(int fd, const char *to, char **ret_name)
+{
+	auto_free char *name = NULL;
+	char from[32];
+
+	if (asprintf(&name, "%s.dsec-%d", to, getpid()) < 0) {
+		name = NULL;
+		return -ENOMEM;
+	}
+	(void)snprintf(from, sizeof(from), "/proc/self/fd/%d", fd); /* fits */
+	if (linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) < 0)
+		return -errno;
+	*ret_name = name;
+	name = NULL;
+	return 0;
+}
+
 static int file_take(struct session *session, const struct remote *remote, const char *to,
 		     mode_t mode)
 {
@@ -226,20 +272,20 @@ static int file_take(struct session *session, const struct remote *remote, const
 	int r;
 
 	(void)umask(mask); /* asking for it changes it */
-	if (asprintf(&temporary, "%s.dsec-XXXXXX", to) < 0)
-		return no_memory(session);
-	output.fd = mkostemp(temporary, O_CLOEXEC);
+	output.fd = beside_open(to, &temporary);
 	if (output.fd < 0)
-		return local_fail(session, to, -errno);
+		return local_fail(session, to, output.fd);
 	r = session_events(session, read_start(session, remote, 0), remote_what(remote, "cp", what),
 			   output_write, &output);
 	if (r == 0 && output.error == 0 && fchmod(output.fd, mode & 0777 & ~mask) < 0)
 		output.error = -errno;
+	if (r == 0 && output.error == 0 && !temporary)
+		output.error = beside_name(output.fd, to, &temporary);
 	if (close(output.fd) < 0 && output.error == 0)
 		output.error = -errno;
 	if (r == 0 && output.error == 0 && rename(temporary, to) < 0)
 		output.error = -errno;
-	if (r < 0 || output.error)
+	if (temporary && (r < 0 || output.error))
 		(void)unlink(temporary); /* it may have become the file after all */
 	if (output.error)
 		return local_fail(session, to, output.error);

@@ -361,7 +361,7 @@ class EngineTest(EngineFixture):
         self.assertEqual(os.listdir(here / "outside"), [])
         self.assertEqual((here / "out/su").stat().st_mode & 0o7777, 0o755)
 
-    def test_a_disk_that_is_full_here_is_told_and_no_part_of_a_file_stays(self):
+    def test_no_part_of_a_file_stays_on_a_full_disk_or_when_it_is_killed(self):
         sandbox, here, full = self.create(), self.folder / "large", self.folder / "full"
         here.mkdir()
         full.mkdir()
@@ -375,8 +375,17 @@ class EngineTest(EngineFixture):
             self.assertEqual(ran.returncode, 125)
             self.assertTrue(ran.stderr.endswith(said), ran.stderr)
             self.assertEqual([path for path in full.rglob("*") if path.is_file()], [])
+        (here / "big").write_bytes(bytes(40 << 20))
+        self.good("cp", here / "big", f"{sandbox}:/tmp/forty")
+        for pause_s in (0.004, 0.016, 0.04):  # killed at any moment nothing of it stays
+            child = subprocess.Popen([DSEC, "-H", self.address, "cp", f"{sandbox}:/tmp/forty", self.folder / "killed"],
+                                     stderr=subprocess.DEVNULL)
+            time.sleep(pause_s)
+            child.kill()
+            child.wait(RUN_S)
+            self.assertLessEqual({path.stat().st_size for path in self.folder.glob("killed*")}, {40 << 20})
         self.good("cp", f"{sandbox}:/tmp/large", f"{self.folder}/whole")
-        self.assertEqual((self.folder / "whole/big").read_bytes(), (here / "big").read_bytes())
+        self.assertEqual((self.folder / "whole/big").read_bytes(), bytes(range(256)) * 2048)
 
     def test_file_verbs_say_what_went_wrong(self):
         sandbox = self.create()
