@@ -31,6 +31,7 @@ struct backend_node_options {
 	const char *egress_range; /* "10.200.0.0/16": sandboxes may have a way out; NULL: none */
 	bool has_resolver;	  /* those with a way out may ask for names */
 	const char *images_path;  /* where images lie: whose device I/O is limited */
+	uint32_t cpu_burst_ms; /* CPU time at once, beyond which a program yields; 0: none does */
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
@@ -65,6 +66,8 @@ uint32_t backend_unenforced(const struct backend_node *node);
  * names what is missing. 1: it is there, and late when the machine is busy.
  */
 int backend_governor_start(struct backend_node *node, const char **ret_step);
+/* Whether who computes long yields, once it was started: 1: yes, but task by task. -errno. */
+int backend_governor_yields(const struct backend_node *node);
 /* When the shards have stopped, before their threads end. */
 void backend_governor_stop(struct backend_node *node);
 /* A launcher worker for a shard: its channel, and its pid to reap. */

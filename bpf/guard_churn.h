@@ -1,6 +1,7 @@
 /*
- * Which sandboxes make processes and threads faster than they may (churn.bpf.c). One for the
- * whole engine. Slots may be set by any thread, the rest is for the one that reads the stream.
+ * Which sandboxes make processes and threads faster than they may, and which of their leaves
+ * compute long (churn.bpf.c). One for the whole engine. Slots may be set by any thread, the rest is
+ * for the one that reads the stream.
  */
 #pragma once
 
@@ -9,7 +10,12 @@
 struct guard_churn;
 
 /* -EOPNOTSUPP without BPF; else as the kernel has it. Nothing is attached then. */
-int guard_churn_open(struct guard_churn **ret);
+int guard_churn_open(uint32_t burst_ms, struct guard_churn **ret);
+/*
+ * From now on CPUs are sampled, and of a leaf that used more than `burst_ms` of CPU time at once,
+ * and a fourth of a CPU since, is told. -errno: of none.
+ */
+int guard_churn_sample(struct guard_churn *churn);
 /* Detached, and all is forgotten. NULL is fine. */
 void guard_churn_close(struct guard_churn *churn);
 /* Becomes readable when somebody was told of. */
@@ -17,7 +23,7 @@ int guard_churn_fd(const struct guard_churn *churn);
 
 /* Of a slot's cgroup: whose it is, and its bucket, which holds a quarter of a second's worth. */
 struct guard_churn_limit {
-	uint32_t per_s;
+	uint32_t per_s; /* 0: as many as it likes */
 	uint32_t shard, slot;
 	uint64_t sandbox; /* the caller's number; comes back */
 };
@@ -29,7 +35,10 @@ int guard_churn_set(struct guard_churn *churn, uint64_t cgroup_id,
 int guard_churn_leave(struct guard_churn *churn, uint64_t cgroup_id, uint64_t sandbox,
 		      uint32_t left);
 
+enum guard_churn_what { GUARD_CHURN_ENDS, GUARD_CHURN_TIME };
+
 struct guard_churn_event {
+	enum guard_churn_what what;
 	uint64_t leaf_id;   /* of the cgroup in which the last one ended, right below the slot's */
 	uint64_t cgroup_id; /* of the slot */
 	uint64_t sandbox;

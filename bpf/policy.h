@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 7,    /* grows with every change of a struct below */
+	POLICY_VERSION = 8,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -184,12 +184,25 @@ struct policy_churn {
 	__u32 shard, slot;
 };
 
+/* hogs: policy_cgroup of a leaf that was seen on a CPU -> policy_hog, by churn_rule.h. */
+struct policy_hog {
+	__u64 full_at_ns; /* when its bucket of CPU time is full again */
+	__u64 told_ns;
+	__u64 sandbox; /* whose it is: another's begins anew */
+};
+
+enum policy_churn_what {
+	POLICY_CHURN_ENDS, /* processes and threads are made, and end, too fast */
+	POLICY_CHURN_TIME, /* the leaf computes long */
+};
+
 /* Record of the ring of churn: a bucket was empty. */
 struct policy_churn_event {
-	__u64 leaf_id;	 /* of the cgroup of whoever ended */
+	__u64 leaf_id;	 /* of the cgroup of whoever ended, or was on the CPU */
 	__u64 cgroup_id; /* of the slot */
 	__u64 sandbox;
 	__u32 shard, slot;
+	__u32 what, reserved;
 };
 
 /* Context of the program that leaves room for only so many in a slot's bucket. */
@@ -200,6 +213,14 @@ struct policy_churn_leave {
 
 /* A slot is told of once in so long: it takes a while until something is done about it. */
 enum { POLICY_CHURN_TOLD_NS = 1000000, POLICY_CHURN_RING_BYTES = 1 << 17 };
+
+/* Who is on a CPU is looked at once a sample: a hog uses more than a share of a CPU for long. */
+enum {
+	POLICY_HOGS_MAX = 4096, /* leaves seen last */
+	POLICY_HOG_SAMPLE_NS = 10000000,
+	POLICY_HOG_SHARE = 4, /* a fourth of a CPU */
+	POLICY_HOG_TOLD_NS = 100000000,
+};
 
 /* Whose children are watched. */
 struct policy_engine {
@@ -415,5 +436,6 @@ _Static_assert(sizeof(struct policy_process) == 16, "no padding");
 _Static_assert(sizeof(struct policy_report) == 8, "no padding");
 _Static_assert(sizeof(struct policy_engine) == 16, "no padding");
 _Static_assert(sizeof(struct policy_churn) == 48, "no padding");
-_Static_assert(sizeof(struct policy_churn_event) == 32, "no padding");
+_Static_assert(sizeof(struct policy_churn_event) == 40, "no padding");
+_Static_assert(sizeof(struct policy_hog) == 24, "no padding");
 _Static_assert(sizeof(struct policy_churn_leave) == 24, "no padding");

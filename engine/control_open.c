@@ -186,20 +186,39 @@ static int guard_start(struct control *control, const uint64_t *shard_ids)
 	return r;
 }
 
+/* What is not to be had is felt by neighbours of who computes long. */
+static void yielding_tell(const struct control *control)
+{
+	int r = backend_governor_yields(control->node.backend_node);
+
+	if (r < 0)
+		log_warning(
+			"governor: programs that compute do not yield to others err=%s: it needs"
+			" Linux 6.12 or a cpu controller, and perf events, continuing",
+			strerror(-r));
+	else if (r > 0)
+		log_info("governor: each task of a program that computes has a share of the CPUs:"
+			 " sysctl kernel.sched_autogroup_enabled=1 makes groups of sessions,"
+			 " continuing");
+}
+
 /* Without it storms of processes are felt by neighbours, as told in every sandbox's settings. */
 static void governor_start(struct control *control)
 {
 	const char *step = "";
 	int r = backend_governor_start(control->node.backend_node, &step);
 
-	if (r < 0)
+	if (r < 0) {
 		log_warning("governor: sandboxes may make processes as fast as they can step=\"%s\""
 			    " err=%s: run as root of the host, with BPF, continuing",
 			    step, strerror(-r));
-	else if (r > 0)
+		return;
+	}
+	if (r > 0)
 		log_warning("governor: it is no realtime thread: storms of processes are felt for"
 			    " longer: it needs CAP_SYS_NICE and realtime time for its cgroup,"
 			    " continuing");
+	yielding_tell(control);
 }
 
 /* Names are asked where there is a way out. */
@@ -237,6 +256,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.instance = config->instance,
 		.egress_range = config->egress_range,
 		.has_resolver = node->upstreams,
+		.cpu_burst_ms = config->cpu_burst_ms,
 	};
 	int r, fd = -1;
 

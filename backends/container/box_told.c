@@ -38,7 +38,7 @@ void slot_told_end(struct containers *c, struct slot *slot)
 	if (c->guard && slot->network)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
 	slot->network = BOX_NETWORK_NONE;
-	churn_limit(c, slot, 0);
+	governor_leave(node_governor(c->options.node), slot);
 }
 
 /*

@@ -1,6 +1,7 @@
 /*
  * The governor's thread: its loop, the leaves that it froze and the mail to their shards. Called by
- * the node to start and stop it, and by shards where a sandbox gets a slot.
+ * the node to start and stop it, and by shards where a sandbox gets a slot. Who computes long is
+ * left to hogs.c.
  *
  * Must hold: what it froze it thaws in time, whatever else fails, so it keeps a descriptor of the
  * leaf's cgroup.freeze from before it froze it until nothing of it is remembered; it knows cgroups
@@ -22,6 +23,8 @@
 #include <unistd.h>
 
 #include "backends/container/container.h"
+#include "backends/container/group.h"
+#include "backends/container/hogs.h"
 #include "backends/container/throttle.h"
 #include "bpf/guard_churn.h"
 #include "engine/base/cleanup.h"
@@ -33,7 +36,6 @@ enum {
 	AT_ONCE = 32,  /* leaves frozen before others may run */
 	BREATH_NS = 1000000,
 	RING_ENTRIES = 64,
-	KERNFS_HANDLE = 0xfe, /* FILEID_KERNFS: an id, as a handle */
 	NS_PER_MS = 1000000,
 };
 
@@ -56,19 +58,19 @@ struct governor_mail {
 };
 
 struct governor {
-	int cgroup_fd; /* borrowed: any directory of the cgroup file system */
+	struct governor_options options;
 	int stop_fd;
-	uint32_t shards;
 	struct guard_churn *churn;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t ready;
 	bool is_ready, is_prompt;
-	int error;
+	int error, hogs_error;
 	const char *step;
 	/* The thread's own from here on. */
 	struct io *io;
 	struct timers timers;
+	struct hogs *hogs; /* NULL: nobody is made to yield */
 	struct io_op poll, stop_poll;
 	bool is_stopping;
 	struct leaf *leaves[LEAVES_THROTTLED_MAX];
@@ -76,30 +78,13 @@ struct governor {
 	_Atomic(struct containers *) desks[]; /* by shard */
 };
 
-/* ---- cgroups by id ---- */
-
-static int group_open(int cgroup_fd, uint64_t id)
-{
-	union {
-		struct file_handle handle;
-		char bytes[sizeof(struct file_handle) + sizeof(uint64_t)];
-	} at = { .handle = { .handle_bytes = sizeof id, .handle_type = KERNFS_HANDLE } };
-	int fd;
-
-	memcpy(at.handle.f_handle, &id, sizeof id);
-	fd = open_by_handle_at(cgroup_fd, &at.handle, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
+/* ---- freezing ---- */
 
 static int freeze_open(int cgroup_fd, uint64_t id)
 {
 	auto_close int group = group_open(cgroup_fd, id);
-	int fd;
 
-	if (group < 0)
-		return group;
-	fd = openat(group, "cgroup.freeze", O_WRONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
+	return group < 0 ? group : group_file_open(group, "cgroup.freeze", O_WRONLY);
 }
 
 static int freeze_write(int fd, const char *state)
@@ -217,7 +202,7 @@ static struct leaf *leaf_new(struct governor *g, const struct guard_churn_event 
 		return NULL; /* it is told of again */
 	leaf->in = g;
 	leaf->who = *event;
-	leaf->freeze_fd = freeze_open(g->cgroup_fd, event->leaf_id);
+	leaf->freeze_fd = freeze_open(g->options.cgroup_fd, event->leaf_id);
 	if (leaf->freeze_fd < 0) {
 		free(leaf); /* it has gone */
 		return NULL;
@@ -233,7 +218,7 @@ static bool event_take(struct governor *g, const struct guard_churn_event *event
 	const bool is_known = leaf;
 	uint64_t now_ns = io_clock_ns(g->io);
 
-	if (event->shard >= g->shards || (leaf && leaf->frozen_ns))
+	if (event->shard >= g->options.shards || (leaf && leaf->frozen_ns))
 		return false; /* told before it was frozen */
 	if (!leaf)
 		leaf = leaf_new(g, event);
@@ -259,6 +244,10 @@ static void events_take(struct governor *g)
 	uint32_t frozen = 0;
 
 	while (guard_churn_next(g->churn, &event) > 0) {
+		if (event.what == GUARD_CHURN_TIME) {
+			hogs_told(g->hogs, event.leaf_id); /* there are such events only then */
+			continue;
+		}
 		frozen += event_take(g, &event);
 		if (frozen == AT_ONCE) {
 			frozen = 0;
@@ -298,6 +287,7 @@ static void governor_run(struct governor *g)
 			(void)freeze_write(leaf->freeze_fd, "0"); /* or it has gone */
 		leaf_forget(leaf);
 	}
+	hogs_close(g->hogs);
 	(void)io_turn(g->io, 0); /* sends the mail */
 }
 
@@ -309,10 +299,25 @@ static bool promptness_get(void)
 	return sched_setscheduler(0, SCHED_FIFO, &first) == 0;
 }
 
+/* Without them storms are held back all the same, and neighbours of who computes wait longer. */
+static void hogs_watch(struct governor *g)
+{
+	const struct hogs_options options = { g->io, &g->timers, g->options.cgroup_fd };
+	int r = hogs_open(&options, &g->hogs);
+
+	if (r >= 0)
+		r = guard_churn_sample(g->churn);
+	if (r < 0) {
+		hogs_close(g->hogs);
+		g->hogs = NULL;
+	}
+	g->hogs_error = r;
+}
+
 static int governor_open(struct governor *g)
 {
 	const struct io_options options = { .entries = RING_ENTRIES, .owner = g };
-	int r = timers_init(&g->timers, LEAVES_THROTTLED_MAX);
+	int r = timers_init(&g->timers, LEAVES_THROTTLED_MAX + HOGS_MAX);
 
 	g->step = "memory";
 	if (r < 0)
@@ -325,6 +330,8 @@ static int governor_open(struct governor *g)
 	io_poll_once(g->io, &g->poll, guard_churn_fd(g->churn), POLLIN);
 	g->stop_poll.done = stop_comes;
 	io_poll_once(g->io, &g->stop_poll, g->stop_fd, POLLIN);
+	if (g->options.cpu_burst_ms)
+		hogs_watch(g);
 	g->is_prompt = promptness_get();
 	return 0;
 }
@@ -362,14 +369,14 @@ static int governor_probe(struct governor *g)
 	int r, fd;
 
 	g->step = "cgroups by their ids";
-	if (fstat(g->cgroup_fd, &st) < 0)
+	if (fstat(g->options.cgroup_fd, &st) < 0)
 		return -errno;
-	fd = group_open(g->cgroup_fd, st.st_ino);
+	fd = group_open(g->options.cgroup_fd, st.st_ino);
 	if (fd < 0)
 		return fd;
 	(void)close(fd);
 	g->step = "events of churn";
-	r = guard_churn_open(&g->churn);
+	r = guard_churn_open(g->options.cpu_burst_ms, &g->churn);
 	if (r < 0)
 		return r;
 	g->step = "eventfd";
@@ -377,16 +384,16 @@ static int governor_probe(struct governor *g)
 	return g->stop_fd < 0 ? -errno : 0;
 }
 
-int governor_start(int cgroup_fd, uint32_t shards, const char **ret_step, struct governor **ret)
+int governor_start(const struct governor_options *options, const char **ret_step,
+		   struct governor **ret)
 {
-	struct governor *g = calloc(1, sizeof *g + shards * sizeof g->desks[0]);
+	struct governor *g = calloc(1, sizeof *g + options->shards * sizeof g->desks[0]);
 	int r;
 
 	*ret_step = "memory";
 	if (!g)
 		return -ENOMEM;
-	g->cgroup_fd = cgroup_fd;
-	g->shards = shards;
+	g->options = *options;
 	g->stop_fd = -1;
 	g->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	g->ready = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -419,6 +426,13 @@ bool governor_is_prompt(const struct governor *g)
 	return g->is_prompt;
 }
 
+int governor_yields(const struct governor *g)
+{
+	if (g->hogs_error)
+		return g->hogs_error;
+	return g->hogs && !hogs_have_sessions(g->hogs);
+}
+
 void governor_stop(struct governor *g)
 {
 	if (!g)
@@ -444,9 +458,16 @@ int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32
 	};
 	int r;
 
-	if (!g || !slot->cgroup_id || (!per_s && !slot->has_churn))
+	if (!g || !slot->cgroup_id)
 		return 0;
-	r = guard_churn_set(g->churn, slot->cgroup_id, per_s ? &limit : NULL);
-	slot->has_churn = per_s && r == 0;
+	r = guard_churn_set(g->churn, slot->cgroup_id, &limit);
+	slot->has_churn = r == 0;
 	return r;
+}
+
+void governor_leave(struct governor *g, struct slot *slot)
+{
+	if (g && slot->has_churn)
+		(void)guard_churn_set(g->churn, slot->cgroup_id, NULL); /* it can only be gone */
+	slot->has_churn = false;
 }

@@ -1,6 +1,7 @@
 /*
  * The governor: one thread of the engine that freezes leaves which make processes too fast, for a
- * moment that grows while they go on (throttle.h). It is a realtime thread where the host lets it,
+ * moment that grows while they go on (throttle.h), and makes those that compute long yield to those
+ * that do not (hogs.h). It is a realtime thread where the host lets it,
  * because such a storm keeps every ordinary task from running: shards and workers too.
  */
 #pragma once
@@ -12,10 +13,19 @@ struct containers;
 struct governor;
 struct slot;
 
+struct governor_options {
+	int cgroup_fd; /* borrowed: any directory of cgroup v2 */
+	uint32_t shards;
+	uint32_t cpu_burst_ms; /* who computes longer yields; 0: nobody does */
+};
+
 /* On the control thread. -EOPNOTSUPP, -EPERM …: `ret_step` names what is not to be had here. */
-int governor_start(int cgroup_fd, uint32_t shards, const char **ret_step, struct governor **ret);
+int governor_start(const struct governor_options *options, const char **ret_step,
+		   struct governor **ret);
 /* It runs as realtime. */
 bool governor_is_prompt(const struct governor *g);
+/* Who computes long yields: 0; 1: but each task has a share of its own; -errno: it does not. */
+int governor_yields(const struct governor *g);
 /* Everything is thawed and its thread has ended: no mail of it comes any more. NULL is fine. */
 void governor_stop(struct governor *g);
 
@@ -23,6 +33,8 @@ void governor_stop(struct governor *g);
 void governor_meet(struct governor *g, uint32_t shard, struct containers *c);
 /*
  * A sandbox has the slot, and may make so many a second; 0: as many as it likes. On the shard's
- * thread; g NULL is fine. -errno: it is not limited.
+ * thread, as the next one; g NULL is fine for both. -errno: it is not governed.
  */
 int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32_t per_s);
+/* It has it no more. */
+void governor_leave(struct governor *g, struct slot *slot);

@@ -152,10 +152,19 @@ uint32_t backend_unenforced(const struct backend_node *node)
 
 int backend_governor_start(struct backend_node *node, const char **ret_step)
 {
-	int r = governor_start(node->options.cgroup_fd, node->options.shards, ret_step,
-			       &node->governor);
+	const struct governor_options options = {
+		.cgroup_fd = node->options.cgroup_fd,
+		.shards = node->options.shards,
+		.cpu_burst_ms = node->options.cpu_burst_ms,
+	};
+	int r = governor_start(&options, ret_step, &node->governor);
 
 	return r < 0 ? r : !governor_is_prompt(node->governor);
+}
+
+int backend_governor_yields(const struct backend_node *node)
+{
+	return node->governor ? governor_yields(node->governor) : -ENOENT;
 }
 
 void backend_governor_stop(struct backend_node *node)

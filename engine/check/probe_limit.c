@@ -7,9 +7,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/magic.h>
+#include <linux/sched/types.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "engine/check/file.h"
 
@@ -173,6 +176,22 @@ static void swap_probe(const struct check_context *context, struct check_result 
 		check_ok(result, "%llu MiB", kib >> 10);
 }
 
+/* What the governor makes programs yield with that compute long. */
+static void yielding_probe(const struct check_context *context, struct check_result *result)
+{
+	struct sched_attr attributes = { .size = sizeof(attributes) };
+	uint64_t groups = 0;
+
+	(void)context;
+	if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) < 0 ||
+	    !attributes.sched_runtime)
+		check_missing(result, "the kernel tells no time slice of an ordinary task");
+	else if (file_number("/proc/sys/kernel/sched_autogroup_enabled", &groups) < 0 || !groups)
+		check_degraded(result, "slices, but each task has a share: sessions are no groups");
+	else
+		check_ok(result, "by slices, and sessions as one");
+}
+
 static void images_probe(const struct check_context *context, struct check_result *result)
 {
 	const char *path = context->options->images_path;
@@ -212,6 +231,9 @@ const struct check_probe check_limit_probes[] = {
 	  "sysctl -w kernel.core_pattern=core" },
 	{ "swap", false, 0, swap_probe, "a paused sandbox keeps its memory",
 	  "swapon a file or zram" },
+	{ "yielding", false, 0, yielding_probe,
+	  "sandboxes that compute keep short commands of others waiting",
+	  "use Linux 6.12; sysctl -w kernel.sched_autogroup_enabled=1" },
 	{ "images", false, 0, images_probe, "no sandbox can be created from there",
 	  "make the directory on ext4, xfs or another disk file system" },
 	{ 0 },
