@@ -76,13 +76,17 @@ int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_f
 /*
  * What of a policy stands without BPF (docs/walls.md), made once per version; shards only read it.
  * It is freed when no box has it any more. has_lsm: LSM programs hold the policy's rules and tell
- * who breaks them, which they could not behind a wall: only what is hidden is covered all the same.
+ * who breaks them, which they could not behind a wall: only what is hidden is covered all the
+ * same. profile: of AppArmor, that programs get at exec; "": none.
  */
 struct backend_walls;
-int backend_walls_new(const struct guard_policy *policy, bool has_lsm, struct backend_walls **ret);
+int backend_walls_new(const struct guard_policy *policy, bool has_lsm, const char *profile,
+		      struct backend_walls **ret);
 void backend_walls_free(struct backend_walls *walls);
 /* How a rule is enforced by walls on this host: enum guard_level; 0: not by them. Any thread. */
 uint32_t backend_rule_levels(const struct guard_rule *rule, bool has_lsm);
+/* Whether every sandbox is refused this, whatever its policy, before LSMs are asked. */
+bool backend_rule_stands(const struct guard_rule *rule);
 
 /* ---- shard ---- */
 

@@ -18,6 +18,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/guard_apparmor.h"
 #include "bpf/guard_egress.h"
 #include "bpf/guard_exits.h"
 #include "bpf/guard_hooks.h"
@@ -48,6 +49,7 @@ struct guard {
 	int *ring_fds, *spill_fds;		 /* by shard */
 	struct guard_violation_maps *violations; /* NULL: nothing is told */
 	struct guard_lsm *lsm;
+	struct guard_apparmor *apparmor; /* NULL: no profiles */
 	struct net_bpf *net;
 	struct shared_bpf *shared; /* NULL: not loaded. Any thread reads it */
 	int shared_error;
@@ -68,6 +70,8 @@ static void net_close(struct guard *guard);
 static int egress_open(struct guard *guard, struct guard_why *why);
 static int shared_open(struct guard *guard, struct guard_why *why);
 static int lsm_open(struct guard *guard, struct guard_why *why);
+static int profiles_open(struct guard *guard, const struct guard_options *options,
+			 struct guard_why *why);
 
 int guard_open(const struct guard_options *options, char *ret_why, size_t why_bytes,
 	       struct guard **ret)
@@ -106,6 +110,8 @@ int guard_open(const struct guard_options *options, char *ret_why, size_t why_by
 		r = net_open(guard, options, &why);
 	if (r != -ENOMEM)
 		r = lsm_open(guard, &why);
+	if (r != -ENOMEM)
+		r = profiles_open(guard, options, &why);
 	if (guard->violations && guard->capabilities & GUARD_NETWORK_NONE)
 		guard->capabilities |= GUARD_VIOLATIONS;
 	libbpf_set_print(print);
@@ -123,6 +129,7 @@ void guard_close(struct guard *guard)
 		return;
 	exit_close(guard);
 	guard_lsm_close(guard->lsm);
+	guard_apparmor_close(guard->apparmor);
 	net_close(guard);
 	guard_violation_maps_close(guard->violations);
 	if (guard->cgroup_fd >= 0)
@@ -132,16 +139,25 @@ void guard_close(struct guard *guard)
 
 int guard_sweep(const char *instance, int cgroup_fd)
 {
+	int r, apparmor_r;
+
 	if (!guard_instance_valid(instance))
 		return -EINVAL;
 	if (cgroup_fd >= 0)
 		guard_hooks_sweep(cgroup_fd, NULL);
-	return guard_pins_sweep(instance);
+	r = guard_pins_sweep(instance);
+	apparmor_r = guard_apparmor_sweep(instance);
+	return r < 0 ? r : apparmor_r;
 }
 
 const struct guard_lsm *guard_lsm_of(const struct guard *guard)
 {
 	return guard->lsm;
+}
+
+const struct guard_apparmor *guard_apparmor_of(const struct guard *guard)
+{
+	return guard->apparmor;
 }
 
 struct egress_bpf *guard_egress_of(const struct guard *guard)
@@ -499,6 +515,25 @@ static int lsm_open(struct guard *guard, struct guard_why *why)
 			      guard->pins.directory);
 	}
 	return 0;
+}
+
+/* After lsm_open(): where LSM programs tell, a profile holds only what they do not. */
+static int profiles_open(struct guard *guard, const struct guard_options *options,
+			 struct guard_why *why)
+{
+	const struct profile_scope scope = {
+		.instance = options->instance,
+		.lsm_tells = guard->capabilities & GUARD_LSM,
+		.is_refused = options->is_refused,
+	};
+	int r;
+
+	if (!(guard->capabilities & GUARD_POLICIES))
+		return 0;
+	r = guard_apparmor_open(&scope, why, &guard->apparmor);
+	if (r == 0)
+		guard->capabilities |= GUARD_APPARMOR;
+	return r;
 }
 
 int guard_lsm_enforce(struct guard *guard)

@@ -1,6 +1,6 @@
 /*
- * The only door to BPF (libbpf, later libxdp and libapparmor): probe, load, attach, pin, and the
- * stream of deaths. Policy will grow behind this header. Where BPF was not built or the host
+ * The only door to BPF and AppArmor (libbpf, libxdp, libapparmor): probe, load, attach, pin, and
+ * the stream of deaths. Policy will grow behind this header. Where BPF was not built or the host
  * refuses it, the same functions return -EOPNOTSUPP and the engine goes on without; callers have no
  * #ifdef.
  *
@@ -16,6 +16,8 @@
 
 struct guard;
 struct guard_exits;
+struct guard_policy;
+struct guard_rule;
 struct guard_violations;
 struct policy_violation;
 
@@ -28,8 +30,10 @@ struct guard_options {
 				* cgroup namespace hides what is above it */
 	uint32_t shards;
 	const uint64_t *shard_cgroup_ids; /* children of the root, one per shard */
-	int engine_pid;	  /* deaths of this process' children are reported; it is of the caller's
+	int engine_pid; /* deaths of this process' children are reported; it is of the caller's
 			   * pid namespace */
+	/* Whether the filter of every sandbox refuses that; NULL: nothing */
+	bool (*is_refused)(const struct guard_rule *rule);
 	bool with_egress; /* load what egress by policy needs: it costs each start, and each call */
 	uint32_t ring_bytes;	   /* per shard, a power of two and of whole pages; 0: 1 MiB */
 	uint32_t spill_deaths_max; /* per shard; 0: 65,536 */
@@ -45,6 +49,7 @@ enum guard_capability {
 	GUARD_POLICIES = 64,	/* policies and sandboxes are told to the kernel's maps */
 	GUARD_EGRESS = 256,	/* sandboxes with a way out go where their policies let them */
 	GUARD_LSM = 128,	/* … and LSM programs enforce their rules */
+	GUARD_APPARMOR = 512,	/* … and profiles are loaded for them */
 };
 
 /*
@@ -80,13 +85,11 @@ int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private);
  */
 int guard_sockets_refuse(struct guard *guard, uint64_t cgroup_id);
 
-struct guard_policy;
-struct guard_rule;
-
 /*
- * Put a policy's rules into the maps, or take them away: the same policy, when no sandbox has it
- * any more. -EEXIST; -E2BIG: the maps are full; -EINVAL: a rule is not one, or a path has too many
- * components; -EOPNOTSUPP without GUARD_POLICIES. Nothing of a policy stays that failed.
+ * Put a policy's rules into the maps and its profile into the kernel, or take them away: the same
+ * policy, when no sandbox has it any more. -EEXIST; -E2BIG: the maps are full; -EINVAL: a rule is
+ * not one, or a path has too many components; -EOPNOTSUPP without GUARD_POLICIES. Nothing of a
+ * policy stays that failed.
  */
 int guard_policy_load(struct guard *guard, const struct guard_policy *policy);
 int guard_policy_drop(struct guard *guard, const struct guard_policy *policy);
@@ -107,8 +110,13 @@ struct guard_sandbox {
  */
 int guard_sandbox_set(struct guard *guard, uint64_t cgroup_id, const struct guard_sandbox *sandbox);
 int guard_sandbox_clear(struct guard *guard, uint64_t cgroup_id);
-/* How BPF enforces the rule on this host: a set of enum guard_level. */
-uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *rule);
+/* How the guard enforces rule `at`, from 0, on this host: a set of enum guard_level. */
+uint32_t guard_rule_levels(const struct guard *guard, const struct guard_policy *policy,
+			   uint32_t at);
+/* The profile that its sandboxes' programs get at exec; "": none. */
+enum { GUARD_PROFILE_NAME_BYTES = 72 };
+int guard_profile_name(const struct guard *guard, const struct guard_policy *policy,
+		       char ret[static GUARD_PROFILE_NAME_BYTES]);
 
 /*
  * What a sandbox is in a network namespace that it shares: its addresses are number `address` of

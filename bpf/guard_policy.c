@@ -15,6 +15,7 @@
 #include <bpf/bpf.h>
 
 #include "bpf/guard.h"
+#include "bpf/guard_apparmor.h"
 #include "bpf/guard_lsm.h"
 #include "bpf/policy.h"
 #include "bpf/policy_path_hash.h"
@@ -201,8 +202,11 @@ int guard_policy_load(struct guard *guard, const struct guard_policy *policy)
 	if (r == 0 && guard_capabilities(guard) & GUARD_EGRESS)
 		r = guard_egress_load(guard, policy);
 	if (r == 0)
+		r = guard_apparmor_load(guard_apparmor_of(guard), policy);
+	if (r == 0)
 		r = bpf_map_update_elem(fd, &key, &work.summary, BPF_NOEXIST);
 	if (r < 0) {
+		(void)guard_apparmor_drop(guard_apparmor_of(guard), policy);
 		(void)guard_egress_drop(guard, policy);
 		work.is_drop = true;
 		(void)rules_put(&work, policy); /* the first error is what counts */
@@ -224,6 +228,8 @@ int guard_policy_drop(struct guard *guard, const struct guard_policy *policy)
 	failed = rules_put(&work, policy);
 	if (guard_capabilities(guard) & GUARD_EGRESS)
 		failed = failed < 0 ? failed : guard_egress_drop(guard, policy);
+	r = r < 0 ? r : failed;
+	failed = guard_apparmor_drop(guard_apparmor_of(guard), policy);
 	return r < 0 ? r : failed;
 }
 
@@ -269,7 +275,7 @@ int guard_sandbox_clear(struct guard *guard, uint64_t cgroup_id)
 	return r == -ENOENT ? 0 : r;
 }
 
-uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *rule)
+static uint32_t bpf_levels(const struct guard *guard, const struct guard_rule *rule)
 {
 	switch ((enum guard_rule_kind)rule->kind) {
 	case GUARD_RULE_FILE:
@@ -284,4 +290,22 @@ uint32_t guard_rule_levels(const struct guard *guard, const struct guard_rule *r
 		return guard_capabilities(guard) & GUARD_EGRESS ? GUARD_LEVEL_CGROUP_BPF : 0;
 	}
 	return 0;
+}
+
+uint32_t guard_rule_levels(const struct guard *guard, const struct guard_policy *policy,
+			   uint32_t at)
+{
+	uint32_t levels = bpf_levels(guard, &policy->rules[at]);
+
+	if (guard_apparmor_holds(guard_apparmor_of(guard), policy, at))
+		levels |= GUARD_LEVEL_APPARMOR;
+	return levels;
+}
+
+_Static_assert((int)GUARD_PROFILE_NAME_BYTES == (int)PROFILE_NAME_BYTES, "its name fits");
+
+int guard_profile_name(const struct guard *guard, const struct guard_policy *policy,
+		       char ret[static GUARD_PROFILE_NAME_BYTES])
+{
+	return guard_apparmor_name(guard_apparmor_of(guard), policy, ret);
 }

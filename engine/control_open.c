@@ -73,18 +73,24 @@ static bool has_lsm(const struct policy_enforcer *e)
 	return e->guard && guard_capabilities(e->guard) & GUARD_LSM;
 }
 
-static uint32_t rule_levels(const struct policy_enforcer *e, const struct guard_rule *rule)
+static uint32_t rule_levels(const struct policy_enforcer *e, const struct guard_policy *policy,
+			    uint32_t at)
 {
+	const struct guard_rule *rule = &policy->rules[at];
+
 	if (rule->kind == GUARD_RULE_NAME && !e->has_resolver)
 		return 0;
 	return backend_rule_levels(rule, has_lsm(e)) |
-	       (e->guard ? guard_rule_levels(e->guard, rule) : 0);
+	       (e->guard ? guard_rule_levels(e->guard, policy, at) : 0);
 }
 
 static int walls_new(const struct policy_enforcer *e, const struct guard_policy *policy,
 		     struct backend_walls **ret)
 {
-	return backend_walls_new(policy, has_lsm(e), ret);
+	char profile[GUARD_PROFILE_NAME_BYTES] = "";
+	int r = e->guard ? guard_profile_name(e->guard, policy, profile) : 0;
+
+	return r < 0 ? r : backend_walls_new(policy, has_lsm(e), profile, ret);
 }
 
 /* Tenants' own come back; not to a private engine, whose name nobody has again. */
@@ -173,6 +179,7 @@ static int guard_start(struct control *control, const uint64_t *shard_ids)
 		.shards = control->config->shards,
 		.shard_cgroup_ids = shard_ids,
 		.engine_pid = getpid(),
+		.is_refused = backend_rule_stands,
 		.with_egress = control->config->egress_range != NULL,
 	};
 	char why[2048] = "", *rest = NULL;

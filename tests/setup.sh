@@ -6,7 +6,7 @@ packages=(
 	# building
 	build-essential cmake ninja-build pkg-config python3 git
 	clang llvm lld libclang-rt-dev clang-format
-	bpftool libbpf-dev libxdp-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
+	bpftool libbpf-dev libxdp-dev apparmor libapparmor-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
 	libjansson-dev libarchive-dev libyaml-dev libssl-dev zlib1g-dev
 	# testing
 	libcriterion-dev libuv1-dev iproute2 nftables procps util-linux strace zsh groff-base xfsprogs

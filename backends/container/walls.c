@@ -138,9 +138,10 @@ struct backend_walls {
 	bool bind_programs; /* a filter or a profile, and not only mounts */
 };
 
-int backend_walls_new(const struct guard_policy *policy, bool has_lsm, struct backend_walls **ret)
+int backend_walls_new(const struct guard_policy *policy, bool has_lsm, const char *profile,
+		      struct backend_walls **ret)
 {
-	const struct walls_wish wish = { .has_lsm = has_lsm };
+	const struct walls_wish wish = { .has_lsm = has_lsm, .profile = *profile ? profile : NULL };
 	auto_free struct backend_walls *walls = calloc(1, sizeof *walls);
 	struct walls_head head;
 	int r = walls ? walls_make(policy, &wish, &walls->sheet_fd) : -ENOMEM;
@@ -169,6 +170,11 @@ void backend_walls_free(struct backend_walls *walls)
 uint32_t backend_rule_levels(const struct guard_rule *rule, bool has_lsm)
 {
 	return walls_levels(rule, has_lsm);
+}
+
+bool backend_rule_stands(const struct guard_rule *rule)
+{
+	return filter_refuses(rule);
 }
 
 int walls_for_spawn(const struct backend_walls *walls)

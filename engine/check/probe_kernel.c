@@ -217,6 +217,8 @@ static void apparmor_probe(const struct check_context *context, struct check_res
 		check_missing(result, "in the kernel, not enabled");
 	else if (access("/sys/kernel/security/apparmor/.load", W_OK) < 0)
 		check_degraded(result, "enabled, but securityfs is not mounted or not writable");
+	else if (access("/sbin/apparmor_parser", X_OK) < 0)
+		check_degraded(result, "enabled, but there is no apparmor_parser");
 	else
 		check_ok(result, "enabled, profiles can be loaded");
 }
@@ -260,7 +262,7 @@ const struct check_probe check_kernel_probes[] = {
 	{ "landlock", false, 0, landlock_probe, "rules that only Landlock can enforce are refused",
 	  "use a kernel with CONFIG_SECURITY_LANDLOCK, and landlock in lsm=" },
 	{ "apparmor", false, 0, apparmor_probe, "the second wall behind BPF is absent",
-	  "boot with apparmor=1 and apparmor in lsm=; mount securityfs" },
+	  "boot with apparmor=1 and apparmor in lsm=; mount securityfs; install apparmor" },
 	{ "kvm", false, 0, kvm_probe, "microvm and fullvm sandboxes run by slow emulation",
 	  "use a machine with (nested) virtualisation; modprobe kvm-intel or kvm-amd" },
 	{ 0 },

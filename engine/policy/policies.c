@@ -127,7 +127,7 @@ static void levels_take(const struct policy_table *table, struct policy *policy)
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++) {
 		policy->levels[i] =
 			table->enforcer ?
-				table->enforcer->rule_levels(table->enforcer, &policy->rules[i]) :
+				table->enforcer->rule_levels(table->enforcer, &policy->guard, i) :
 				0;
 		policy->unenforced += !policy->levels[i];
 		if (policy->rules[i].is_required && !policy->levels[i] && !policy->unmet)

@@ -34,7 +34,9 @@ struct guard;
 struct policy_enforcer {
 	struct guard *guard; /* NULL: none */
 	bool has_resolver;   /* names can be asked */
-	uint32_t (*rule_levels)(const struct policy_enforcer *e, const struct guard_rule *rule);
+	/* Of rule `at`, from 0. */
+	uint32_t (*rule_levels)(const struct policy_enforcer *e, const struct guard_policy *policy,
+				uint32_t at);
 	/* Of a version that sandboxes may get: once it is compiled, and before it is freed. */
 	int (*walls_new)(const struct policy_enforcer *e, const struct guard_policy *policy,
 			 struct backend_walls **ret);

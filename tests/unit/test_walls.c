@@ -31,7 +31,7 @@ Test(walls, ready_made_policies_have_walls_for_each_of_their_rules)
 		const struct guard_policy *policy = &table.ready[i]->guard;
 		struct backend_walls *walls = NULL;
 
-		cr_expect(backend_walls_new(policy, false, &walls) == 0, "%s", policy->name);
+		cr_expect(backend_walls_new(policy, false, "", &walls) == 0, "%s", policy->name);
 		for (uint32_t n = 0; n < policy->rule_count; n++) {
 			const struct guard_rule *rule = &policy->rules[n];
 
@@ -60,7 +60,7 @@ Test(walls, mounts_alone_go_with_no_exec)
 	const struct guard_policy policy = { .number = 1, .rule_count = 1, .rules = &rule };
 	struct backend_walls *walls;
 
-	cr_assert(backend_walls_new(&policy, false, &walls) == 0);
+	cr_assert(backend_walls_new(&policy, false, "", &walls) == 0);
 	cr_expect(walls_for_spawn(walls) >= 0);
 	cr_expect(walls_for_exec(walls) == -1);
 	backend_walls_free(walls);
@@ -86,13 +86,13 @@ Test(walls, the_largest_policy_has_a_sheet_that_is_read_again)
 						.bits = GUARD_FILE_HIDE,
 						.text = texts[i] };
 	}
-	cr_assert(backend_walls_new(&policy, false, &walls) == 0);
+	cr_assert(backend_walls_new(&policy, false, "", &walls) == 0);
 	cr_assert(walls_read(walls_for_spawn(walls), buffer, &sheet) == 0);
 	cr_expect(sheet.head->mount_count == GUARD_POLICY_RULES_MAX);
 	cr_expect(strcmp(sheet.text + sheet.mounts[1023].path, texts[1023]) == 0);
 	backend_walls_free(walls);
 	rules[5].text = "relative";
-	cr_expect(backend_walls_new(&policy, false, &walls) == -EINVAL);
+	cr_expect(backend_walls_new(&policy, false, "", &walls) == -EINVAL);
 }
 
 Test(walls, as_many_ioctls_as_a_policy_has_rules_fit_into_a_filter)

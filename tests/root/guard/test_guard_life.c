@@ -79,7 +79,8 @@ static int engine_start(struct guard **ret, char *why, size_t why_bytes)
 	if (r == 0)
 		(void)guard_shared_load(*ret, NULL, 0); /* the capabilities tell */
 	/* Of kernels, not of engines. */
-	return r < 0 ? r : (int)(guard_capabilities(*ret) & ~(uint32_t)GUARD_LSM);
+	return r < 0 ? r :
+		       (int)(guard_capabilities(*ret) & ~(uint32_t)(GUARD_LSM | GUARD_APPARMOR));
 }
 
 /* A path of this instance's pins, "" when there are none. */

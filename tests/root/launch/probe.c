@@ -160,6 +160,7 @@ static const struct {
 	{ "walls-families", probe_walls_families },
 	{ "walls-processes", probe_walls_processes },
 	{ "walls-ioctl", probe_walls_ioctl },
+	{ "walls-profile", probe_walls_profile },
 };
 
 int main(int argc, char **argv)

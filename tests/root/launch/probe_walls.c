@@ -269,3 +269,55 @@ void probe_walls_ioctl(const char *argument)
 	ioctl_attack(fd, 0xc020660b);
 	refused("one that only does not fit", syscall(SYS_ioctl, fd, 0x5413, 0), ENOTTY);
 }
+
+static void profile_is(const char *path, const char *profile)
+{
+	char text[160] = "", wanted[160];
+	const int fd = open(path, O_RDONLY);
+
+	(void)snprintf(wanted, sizeof wanted, "%s (enforce)\n", profile);
+	if (fd < 0 || read(fd, text, sizeof text - 1) < 0 || strcmp(text, wanted) != 0)
+		fail("%s: %s", path, text);
+	(void)close(fd); /* only read */
+}
+
+static void profile_leave(const char *file, const char *words)
+{
+	const int fd = open(file, O_WRONLY);
+
+	allowed(file, fd);
+	refused(words, write(fd, words, strlen(words)), EACCES);
+	(void)close(fd); /* refused */
+}
+
+/* Of the rules of test_launch_apparmor.c, by a profile alone; and what is the program's own. */
+void probe_walls_profile(const char *argument)
+{
+	char name[] = "x", what[] = "exit", *const argv[] = { name, what, NULL };
+	int fd;
+
+	profile_is("/proc/self/attr/apparmor/current", argument);
+	profile_is("/proc/1/attr/apparmor/current", argument);
+	refused("write", open("/usr/bin/tool", O_WRONLY), EACCES);
+	refused("by another name", open("/proc/self/root/sbin/tool", O_WRONLY), EACCES);
+	refused("from below", chdir("/usr/bin") < 0 ? 0 : open("tool", O_WRONLY), EACCES);
+	refused("unlink", unlink("/usr/bin/tool"), EACCES);
+	refused("rename", rename("/usr/bin/tool", "/usr/lib/tool"), EACCES);
+	refused("link", link("/usr/bin/tool", "/usr/lib/tool"), EACCES);
+	refused("create", open("/usr/bin/new", O_CREAT | O_WRONLY, 0755), EACCES);
+	refused("mode", chmod("/usr/bin/tool", 0777), EACCES);
+	refused("read", open("/var/log/grader/answer", O_RDONLY), EACCES);
+	allowed("the folder", open("/var/log/grader", O_RDONLY | O_DIRECTORY));
+	refused("inet6", socket(AF_INET6, SOCK_STREAM, 0), EACCES);
+	allowed("inet", socket(AF_INET, SOCK_STREAM, 0));
+	allowed("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, (int[2]){ 0 }));
+	allowed("beside it", open("/usr/lib/new", O_CREAT | O_WRONLY, 0644));
+	allowed("an unlinked name", unlink("/usr/lib/new"));
+	file_copy("/bin/probe", "/tmp/x");
+	refused("execve", execv("/tmp/x", argv), EACCES);
+	fd = open("/tmp/x", O_RDONLY);
+	refused("fexecve", syscall(SYS_execveat, fd, "", argv, NULL, AT_EMPTY_PATH), EACCES);
+	profile_leave("/proc/self/attr/apparmor/current", "changeprofile unconfined");
+	profile_leave("/proc/self/attr/apparmor/exec", "exec unconfined");
+	profile_leave("/proc/self/attr/current", "changeprofile unconfined");
+}
