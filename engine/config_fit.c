@@ -156,7 +156,10 @@ uint64_t config_descriptors(const struct config *config)
 	uint64_t ports =
 		(uint64_t)config->shards * (2ull * config->inbounds_max + 1 + NETWORKS_ENDING);
 
-	return own + clients + ports + 3 * files + 4ull * config->execs_max + passing;
+	/* Questions under way, connections that ask, and where they come. */
+	uint64_t names = config->egress_range ? config->shards * (uint64_t)NAMES_DESCRIPTORS : 0;
+
+	return own + clients + ports + names + 3 * files + 4ull * config->execs_max + passing;
 }
 
 static int bound_apply(const struct config *config, const struct bound *b, uint32_t *value)

@@ -57,8 +57,8 @@ static int socket_open(const struct egress *egress, int type)
 		return r;
 	if (type == SOCK_STREAM)
 		return listen(fd, BACKLOG) < 0 ? -errno : take_fd(&fd);
-	/* More than a limit of the machine lets it have is cut to that. */
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+	/* Without it what many ask at once is asked again: it waits in less room. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes);
 	return take_fd(&fd);
 }
 

@@ -22,6 +22,8 @@
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
 
+_Static_assert(QUESTIONS_MAX + STREAMS_MAX + 2 <= (int)NAMES_DESCRIPTORS, "counted at startup");
+
 enum { QUESTIONS_AT_ONCE = 16, TICK_NS = 200 * 1000000 };
 
 /* ---- who asks ---- */
