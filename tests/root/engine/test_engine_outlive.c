@@ -147,6 +147,43 @@ static void an_instance_is_uninstalled_when_it_is_dead_with_all_that_lives_there
 	expect(uninstall(own) == 0); /* and once more */
 }
 
+/* What the shell says after `dsecd --uninstall --all`, in a /run of its own; one may be held. */
+static bool all_uninstalled_says(const char *before, const char *wanted)
+{
+	char command[1536], told[256] = "";
+	FILE *pipe;
+	size_t bytes;
+
+	(void)snprintf(
+		command, sizeof command,
+		"S='%s/all'; N=all-%d; export S N; unshare -m sh -c '"
+		"mount -t tmpfs none /run && mkdir -p /run/dsec/$N-a /run/dsec/$N-b "
+		"$S/$N-b $S/$N-c && : >/run/dsec/$N-b/lock && : >$S/$N-c/policy.default.x && "
+		"%s timeout 60 %s --uninstall --all --state $S --sandboxes-max 16 --shards 2 "
+		"2>/dev/null; echo $?; cd /run/dsec; ls -d $N-*; cd $S; ls' 2>/dev/null; "
+		"rm -r $S",
+		engine_state(), getpid(), before, DSECD_PATH);
+	pipe = popen(command, "re");
+	bytes = pipe ? fread(told, 1, sizeof told - 1, pipe) : 0;
+	told[bytes] = 0;
+	if (pipe)
+		(void)pclose(pipe); /* what it said is what counts */
+	if (!strcmp(told, wanted))
+		return true;
+	note("%s", told);
+	return false;
+}
+
+static void every_dead_instance_is_uninstalled_and_none_that_runs(struct engine *e)
+{
+	char wanted[64];
+
+	(void)e;
+	(void)snprintf(wanted, sizeof wanted, "%d\nall-%d-a\n", EXIT_REFUSED, getpid());
+	expect(all_uninstalled_says("flock /run/dsec/$N-a/lock", wanted));
+	expect(all_uninstalled_says("", "0\n"));
+}
+
 /* ---- policies ---- */
 
 struct row {
@@ -244,6 +281,7 @@ static void of_a_killed_engine_who_lives_is_held_until_swept_and_policies_stay(s
 
 static const struct claim claims[] = {
 	CLAIM(an_instance_is_uninstalled_when_it_is_dead_with_all_that_lives_there),
+	CLAIM(every_dead_instance_is_uninstalled_and_none_that_runs),
 	CLAIM(of_a_killed_engine_who_lives_is_held_until_swept_and_policies_stay),
 };
 
