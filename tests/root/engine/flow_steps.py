@@ -14,7 +14,7 @@ STEP = re.compile(r'\{ "(\w+)",')
 
 def main():
     root = Path(sys.argv[1])
-    sources = [*sorted(root.glob("engine/*.c")), *sorted(root.glob("backends/*/*.c"))]
+    sources = [*sorted(root.glob("engine/**/*.c")), *sorted(root.glob("backends/*/*.c"))]
     found = 0
     for source in sources:
         text = source.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@
 #include "tests/root/engine/engine_harness.h"
 #include "tests/root/engine/file_client.h"
 
-enum { ROUNDS = 5, SUITES_MAX = 256 };
+enum { ROUNDS = 2, SUITES_MAX = 256 };
 
 static bool is_fault(const struct dsec_status *s, const char *fault)
 {
@@ -120,7 +120,35 @@ static void a_call_fails_there_and_leaves_nothing(struct engine *e)
 	expect(until(10000, engine_members(e, pids, 8) == 0));
 }
 
+/* Version and policy stay, and the next move is one. */
+static void a_phase_fails_there_and_leaves_it_in_the_one_before(struct engine *e)
+{
+	const struct dsec_phase_opts opts = { .size = sizeof opts,
+					      .name = "next",
+					      .policy = "fncall",
+					      .flags = DSEC_PHASE_KILL_OLD };
+	const struct command c = SH("exec sleep 300");
+	struct dsec_id id = sandbox_make(e->d);
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		int64_t exec = command_start(e->d, id, &c, NULL);
+		struct dsec_event *event;
+
+		expect(until(10000, engine_running(e, "sleep") >= 1));
+		if (!expect(dsec_wait(e->d, dsec_phase(e->d, NULL, id, &opts), 20000, &event) == 0))
+			break;
+		expect(is_fault(&event->status, e->options.fault));
+		expect(event->body && ((const struct dsec_phased *)event->body)->version == 1);
+		dsec_event_free(event);
+		if (engine_running(e, "sleep"))
+			dsec_cancel(e->d, exec);
+		auto_ran struct ran ran = command_wait(e->d, exec);
+	}
+	sandbox_end(e->d, id);
+}
+
 static const struct claim creates[] = { CLAIM(a_create_fails_there_and_leaves_nothing) };
+static const struct claim phases[] = { CLAIM(a_phase_fails_there_and_leaves_it_in_the_one_before) };
 static const struct claim files[] = { CLAIM(a_file_operation_fails_there_and_leaves_nothing) };
 static const struct claim calls[] = { CLAIM(a_call_fails_there_and_leaves_nothing) };
 static const struct claim execs[] = { CLAIM(an_exec_fails_there_and_leaves_nothing) };
@@ -130,9 +158,11 @@ static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2
 static const struct {
 	const char *table;
 	const struct claim *claims;
-} walkers[] = {
-	{ "container.", creates }, { "exec.", execs }, { "file.", files }, { "call.", calls }
-};
+} walkers[] = { { "container.", creates },
+		{ "exec.", execs },
+		{ "file.", files },
+		{ "call.", calls },
+		{ "phase.", phases } };
 
 static const struct claim *walker_of(const char *step)
 {

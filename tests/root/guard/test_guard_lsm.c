@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -219,63 +217,6 @@ static void told_check(void)
 	guard_violations_close(stream);
 }
 
-static int write_try(const void *unused)
-{
-	(void)unused;
-	return open_try("usr/bin/sh", O_WRONLY);
-}
-
-/* Another engine of the instance, in the place of this process's, dies with its sandbox alive. */
-static void engine_killed(void)
-{
-	int ready[2];
-	char byte = 0;
-	pid_t pid;
-
-	cr_assert_eq(pipe2(ready, O_CLOEXEC), 0);
-	fflush(NULL);
-	pid = fork();
-	cr_assert(pid >= 0);
-	if (pid == 0) {
-		struct guard_options options = tree_options(&tree);
-		char why[4096];
-
-		if (guard_open(&options, why, sizeof(why), &guard) < 0)
-			_exit(1);
-		sandbox_set();
-		(void)!write(ready[1], &byte, 1);
-		pause();
-		_exit(0);
-	}
-	close(ready[1]);
-	cr_expect_eq(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	kill(pid, SIGKILL);
-	cr_expect(WIFSIGNALED(child_reap(pid)));
-}
-
-static void who_lives_is_held_after_the_engine_was_killed_until_it_is_swept(void)
-{
-	struct guard_options options = tree_options(&tree);
-	const struct trying *trying;
-	struct guard *next = NULL;
-	char why[4096];
-
-	engine_killed();
-	trying = tree_try(&tree, TREE_LEAF, write_try, NULL);
-	cr_expect(trying_goes_on(trying));
-	cr_assert_eq(guard_open(&options, why, sizeof(why), &next), 0);
-	cr_expect(trying_goes_on(trying));
-	cr_expect_eq(trying->got, 0, "%llu of %llu", (unsigned long long)trying->got,
-		     (unsigned long long)trying->times);
-	cr_expect_eq(guard_sweep(tree.instance, tree.fds[TREE_ROOT]), 0);
-	/* The kernel takes a link apart some time after its pin went. */
-	for (int i = 0; i < 30000 && !trying->got; i++)
-		usleep(1000);
-	cr_expect_gt(trying->got, 0);
-	guard_close(next);
-}
-
 Test(lsm, is_the_same_by_every_route_told_with_its_path_counted_exactly_and_leaves_neighbours_alone)
 {
 	const int refused = 1, allowed = 0;
@@ -289,5 +230,4 @@ Test(lsm, is_the_same_by_every_route_told_with_its_path_counted_exactly_and_leav
 	cr_expect_eq(tree_run(&tree, TREE_SLOT1, attacks_try, &allowed), 0);
 	cr_assert_eq(guard_sandbox_clear(guard, tree.ids[TREE_SLOT0]), 0);
 	cr_expect_eq(open_try("usr/bin/sh", O_WRONLY), 0);
-	who_lives_is_held_after_the_engine_was_killed_until_it_is_swept();
 }
