@@ -1,8 +1,8 @@
 /*
  * Phases in a storm: clients move sandboxes while others start programs in them and work on their
- * files, sandboxes die and are destroyed, clients leave and come again, and what a worker does fails.
- * All by a seed, over the engine's request path, its backend a stub. Must hold: every request of a
- * client that stays ends once; versions only grow; nothing is left, and no two moves are under way.
+ * files, sandboxes die and are destroyed, clients leave and come again, workers fail. By a seed,
+ * over the engine's request path, its backend a stub. Must hold: every request of a client that
+ * stays ends once; versions only grow; nothing is left, and no two moves are under way.
  */
 #include <assert.h>
 #include <stdio.h>
