@@ -292,6 +292,14 @@ struct box_port {
 	void (*done)(struct box_port *port, int error);
 };
 
+/* Where the sockets of a box are. */
+struct box_sockets {
+	int namespace_fd; /* to close */
+	uint32_t
+		shared_address; /* BOX_NETWORK_SHARED: who of it, as in struct guard_shared; or 0 */
+	uint64_t cgroup_id;
+};
+
 struct backend_class {
 	const char *name;
 	struct box *(*box_new)(struct backend *b); /* NULL: boxes_max in use */
@@ -323,8 +331,8 @@ struct backend_class {
 	int (*box_narrow)(struct box *box, struct box_narrow *narrow);
 	/* Its phase is of that version now, with the policy it has. At once; -ESRCH: it died. */
 	int (*box_phase)(struct box *box, uint32_t version);
-	/* Its network namespace, to close. -ENOENT: none; -EOPNOTSUPP: others are in it. */
-	int (*box_network)(const struct box *box, int *ret_fd);
+	/* -ENOENT: it has none. */
+	int (*box_network)(const struct box *box, struct box_sockets *ret);
 	/* done() follows if 0. -EOPNOTSUPP: it has no network of its own; -EAGAIN: ask again. */
 	int (*port_ask)(struct box_port *port);
 	void (*launcher_add)(struct backend *b, int channel_fd, int pid);

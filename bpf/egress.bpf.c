@@ -342,38 +342,38 @@ int dsec_say6(struct bpf_sock_addr *call)
 
 /* ---- packets ---- */
 
-/* Where a packet goes to; false: it is none that may leave. */
+/*
+ * Where a packet goes to; false: it is none that may leave. The kernel has the headers of what it
+ * sends in one piece; what is in more has options, and is refused.
+ */
 static __always_inline bool packet4_read(struct __sk_buff *packet, const struct policy_egress *self,
 					 struct target *ret)
 {
-	struct iphdr ip;
-	__be16 port;
+	const struct iphdr *ip = (void *)(long)packet->data;
+	const __be16 *ports = (void *)(ip + 1);
 
-	if (bpf_skb_load_bytes(packet, 0, &ip, sizeof(ip)) < 0 || ip.ihl != 5 ||
-	    (ip.frag_off & bpf_htons(FRAGMENT)) || !self->address4 || ip.saddr != self->address4 ||
-	    bpf_skb_load_bytes(packet, sizeof(ip) + 2, &port, sizeof(port)) < 0)
+	if ((void *)(ports + 2) > (void *)(long)packet->data_end || ip->ihl != 5 ||
+	    (ip->frag_off & bpf_htons(FRAGMENT)) || !self->address4 || ip->saddr != self->address4)
 		return false;
-	*ret = (struct target){ .word = { 0, 0, MAPPED, ip.daddr },
-				.protocol = ip.protocol,
-				.port = bpf_ntohs(port) };
+	ret->word[2] = MAPPED;
+	ret->word[3] = ip->daddr;
+	ret->protocol = ip->protocol;
+	ret->port = bpf_ntohs(ports[1]);
 	return true;
 }
 
 static __always_inline bool packet6_read(struct __sk_buff *packet, const struct policy_egress *self,
 					 struct target *ret)
 {
-	struct ipv6hdr ip;
-	__be16 port;
+	const struct ipv6hdr *ip = (void *)(long)packet->data;
+	const __be16 *ports = (void *)(ip + 1);
 
-	if (bpf_skb_load_bytes(packet, 0, &ip, sizeof(ip)) < 0 ||
-	    bpf_skb_load_bytes(packet, sizeof(ip) + 2, &port, sizeof(port)) < 0)
+	if ((void *)(ports + 2) > (void *)(long)packet->data_end || !self->address6[0] ||
+	    !is_own6(self, (const __u32 *)&ip->saddr))
 		return false;
-	__builtin_memcpy(ret->word, &ip.saddr, sizeof(ret->word));
-	if (!self->address6[0] || !is_own6(self, ret->word))
-		return false;
-	__builtin_memcpy(ret->word, &ip.daddr, sizeof(ret->word));
-	ret->protocol = ip.nexthdr;
-	ret->port = bpf_ntohs(port);
+	__builtin_memcpy(ret->word, &ip->daddr, sizeof(ret->word));
+	ret->protocol = ip->nexthdr;
+	ret->port = bpf_ntohs(ports[1]);
 	return true;
 }
 
@@ -481,7 +481,7 @@ static __always_inline int packet_pass(const struct policy_cgroup *slot, struct 
 					      .use = self->use,
 					      .port = to->port,
 					      .protocol = (__u8)to->protocol };
-	const __u64 now = bpf_ktime_get_boot_ns();
+	const __u64 now = bpf_ktime_get_coarse_ns();
 	const struct policy_flow first = {
 		.packets = 1, .bytes = bytes, .first_ns = now, .last_ns = now, .rule = rule
 	};
@@ -520,12 +520,15 @@ static __always_inline bool asks_too_much(struct policy_egress *self, const stru
 SEC("cgroup_skb/egress")
 int dsec_way(struct __sk_buff *packet)
 {
-	struct policy_cgroup slot = { .cgroup_id = bpf_skb_ancestor_cgroup_id(packet, slot_level) };
 	struct policy_egress *self;
+	struct policy_cgroup slot;
 	struct verdict verdict;
 	struct target to = {};
 
-	if (!slot.cgroup_id || packet->ifindex == LOOPBACK)
+	if (packet->ifindex == LOOPBACK)
+		return HOOK_ALLOW;
+	slot.cgroup_id = bpf_skb_ancestor_cgroup_id(packet, slot_level);
+	if (!slot.cgroup_id)
 		return HOOK_ALLOW;
 	self = bpf_map_lookup_elem(&egress, &slot);
 	if (!self)

@@ -124,8 +124,10 @@ int guard_profile_name(const struct guard *guard, const struct guard_policy *pol
  * else. No two sandboxes that can meet have one number.
  */
 struct guard_shared {
-	uint32_t address;   /* 1 to GUARD_SHARED_ADDRESSES - 1 */
-	uint32_t ports_max; /* sockets that hold a port at a time */
+	uint32_t address;	  /* 1 to GUARD_SHARED_ADDRESSES - 1 */
+	uint32_t ports_max;	  /* sockets that hold a port at a time, TCP and UDP */
+	uint32_t datagrams_max;	  /* of them UDP's */
+	uint32_t connections_max; /* ends of TCP connections, whoever holds them: two for each */
 };
 
 enum { GUARD_SHARED_ADDRESSES = 1 << 22 };
@@ -147,9 +149,9 @@ int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard
 
 struct guard_shared_counts {
 	uint64_t sent_packets, sent_bytes, received_packets, received_bytes;
-	uint64_t refused; /* calls */
-	uint64_t dropped; /* packets */
-	uint32_t ports;	  /* now */
+	uint64_t refused;			/* calls */
+	uint64_t dropped;			/* packets */
+	uint32_t ports, datagrams, connections; /* now */
 };
 
 /* -ENOENT: it is not in network `shared`. */
@@ -306,12 +308,15 @@ int guard_tallies_drop(struct guard_violations *violations, uint64_t cgroup_id);
 
 /* For `dsecd --check`: what this host's kernel accepts, found by doing it. */
 enum guard_feature {
-	GUARD_FEATURE_BTF,	    /* /sys/kernel/btf/vmlinux */
-	GUARD_FEATURE_BPFFS,	    /* /sys/fs/bpf is one */
-	GUARD_FEATURE_TP_BTF,	    /* typed tracepoints: deaths */
-	GUARD_FEATURE_SOCK_CREATE,  /* cgroup hook: network `none` */
-	GUARD_FEATURE_CONNECT_UNIX, /* cgroup hook: abstract names */
-	GUARD_FEATURE_LSM,	    /* file, ioctl and process policy */
+	GUARD_FEATURE_BTF,	     /* /sys/kernel/btf/vmlinux */
+	GUARD_FEATURE_BPFFS,	     /* /sys/fs/bpf is one */
+	GUARD_FEATURE_TP_BTF,	     /* typed tracepoints: deaths */
+	GUARD_FEATURE_SOCK_CREATE,   /* cgroup hook: network `none` */
+	GUARD_FEATURE_CONNECT_UNIX,  /* cgroup hook: abstract names */
+	GUARD_FEATURE_SOCKET_CALLS,  /* cgroup hooks: bind, connect, sendmsg */
+	GUARD_FEATURE_PACKETS,	     /* cgroup hooks: what goes out and comes in */
+	GUARD_FEATURE_SOCKET_STATES, /* typed tracepoint: ends of connections */
+	GUARD_FEATURE_LSM,	     /* file, ioctl and process policy */
 	GUARD_FEATURE_FENTRY,
 	GUARD_FEATURE_XDP, /* policy for virtual machines */
 	GUARD_FEATURE_COUNT,

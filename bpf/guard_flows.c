@@ -5,6 +5,7 @@
  */
 #include "bpf/guard_flows.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,6 +14,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "bpf/policy_shared.h"
 #include "bpf/flows.skel.h"
 #include "engine/base/cleanup.h"
 
@@ -61,15 +63,34 @@ static void *cutting_main(void *argument)
 	return NULL;
 }
 
-int guard_flows_cut(int namespace_fd, uint32_t *ret_count)
+static int programs_load(const struct guard_flows *flows, struct flows_bpf **ret)
 {
-	struct cutting cutting = { .namespace_fd = namespace_fd };
-	pthread_t thread;
-	int r;
+	struct flows_bpf *programs = flows_bpf__open();
 
-	cutting.programs = flows_bpf__open_and_load();
-	if (!cutting.programs)
+	if (!programs)
 		return errno == ENOMEM ? -ENOMEM : -EOPNOTSUPP;
+	if (flows->address) {
+		programs->rodata->address4 = htonl(POLICY_SHARED_V4 + flows->address);
+		programs->rodata->address6[0] = htonl(POLICY_SHARED_V6_0);
+		programs->rodata->address6[3] = htonl(flows->address);
+		programs->rodata->cgroup_id = flows->cgroup_id;
+	}
+	if (flows_bpf__load(programs) == 0) {
+		*ret = programs;
+		return 0;
+	}
+	flows_bpf__destroy(programs);
+	return errno == ENOMEM ? -ENOMEM : -EOPNOTSUPP;
+}
+
+int guard_flows_cut(const struct guard_flows *flows, uint32_t *ret_count)
+{
+	struct cutting cutting = { .namespace_fd = flows->namespace_fd };
+	pthread_t thread;
+	int r = programs_load(flows, &cutting.programs);
+
+	if (r < 0)
+		return r;
 	r = -pthread_create(&thread, NULL, cutting_main, &cutting);
 	if (r == 0) {
 		(void)pthread_join(thread, NULL); /* it is ours, and ends */

@@ -57,6 +57,24 @@ static const struct feature features[GUARD_FEATURE_COUNT] = {
 			  "least 6.12 with CONFIG_CGROUP_BPF",
 		.program = { BPF_PROG_TYPE_CGROUP_SOCK_ADDR, 49, NULL },
 	},
+	[GUARD_FEATURE_SOCKET_CALLS] = {
+		.name = "BPF cgroup/bind4",
+		.remedy = "there is then neither network `shared` nor egress by policy: use a "
+			  "kernel with CONFIG_CGROUP_BPF, run with CAP_BPF and CAP_NET_ADMIN",
+		.program = { BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_BIND, NULL },
+	},
+	[GUARD_FEATURE_PACKETS] = {
+		.name = "BPF cgroup_skb",
+		.remedy = "there is then neither network `shared` nor egress by policy: use a "
+			  "kernel with CONFIG_CGROUP_BPF, run with CAP_BPF and CAP_NET_ADMIN",
+		.program = { BPF_PROG_TYPE_CGROUP_SKB, BPF_CGROUP_INET_EGRESS, NULL },
+	},
+	[GUARD_FEATURE_SOCKET_STATES] = {
+		.name = "BPF inet_sock_set_state",
+		.remedy = "there is then no network `shared`: use a kernel with "
+			  "CONFIG_BPF_EVENTS, run with CAP_BPF and CAP_PERFMON",
+		.program = { BPF_PROG_TYPE_TRACING, BPF_TRACE_RAW_TP, "inet_sock_set_state" },
+	},
 	[GUARD_FEATURE_LSM] = {
 		.name = "BPF LSM",
 		.remedy = "file, ioctl and process policies are then not enforced by BPF: use a "

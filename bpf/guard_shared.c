@@ -19,7 +19,20 @@
 #include "bpf/policy_shared.h"
 #include "bpf/shared.skel.h"
 
-static int shared_attach(struct guard_hooks *hooks, const struct shared_bpf *shared)
+/* The one that is on no cgroup: its link is the skeleton's. */
+static int ends_attach(const struct guard_hooks *hooks, struct shared_bpf *shared)
+{
+	struct bpf_link *link = bpf_program__attach(shared->progs.dsec_end);
+
+	if (!link)
+		return -errno;
+	shared->links.dsec_end = link;
+	return hooks->pinned ? guard_pins_add(hooks->pins, bpf_link__fd(link),
+					      bpf_program__name(shared->progs.dsec_end)) :
+			       0;
+}
+
+static int shared_attach(struct guard_hooks *hooks, struct shared_bpf *shared)
 {
 	struct bpf_program *program;
 	int r = 0;
@@ -27,7 +40,8 @@ static int shared_attach(struct guard_hooks *hooks, const struct shared_bpf *sha
 	if (hooks->pinned)
 		r = guard_pins_add(hooks->pins, bpf_map__fd(shared->maps.shared), "shared");
 	bpf_object__for_each_program(program, shared->obj) if (r == 0)
-		r = guard_hooks_attach(hooks, program);
+		r = program == shared->progs.dsec_end ? ends_attach(hooks, shared) :
+							guard_hooks_attach(hooks, program);
 	return r;
 }
 
@@ -79,7 +93,9 @@ static uint64_t generation_next(struct shared_bpf *shared)
 static int entry_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct guard_shared *what)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
-	struct policy_shared entry = { .ports_max = what->ports_max };
+	struct policy_shared entry = { .ports_max = what->ports_max,
+				       .datagrams_max = what->datagrams_max,
+				       .connections_max = what->connections_max };
 
 	entry.generation = generation_next(shared);
 	entry.port_next = what->address * 2654435761u; /* nobody begins where the next one does */
@@ -129,7 +145,8 @@ int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard
 
 	if (!sharing.programs)
 		return -EOPNOTSUPP;
-	if (!what->address || what->address >= GUARD_SHARED_ADDRESSES || !what->ports_max)
+	if (!what->address || what->address >= GUARD_SHARED_ADDRESSES || !what->ports_max ||
+	    !what->datagrams_max || !what->connections_max)
 		return -EINVAL;
 	/* It has no sockets before the programs know it, and none that they did not see. */
 	r = bpf_map_delete_elem(sharing.networks_fd, &slot);
@@ -160,6 +177,8 @@ int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
 		.refused = entry.counts.refused,
 		.dropped = entry.counts.dropped,
 		.ports = (uint32_t)entry.ports,
+		.datagrams = (uint32_t)entry.datagrams,
+		.connections = (uint32_t)entry.connections,
 	};
 	return 0;
 }

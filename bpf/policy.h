@@ -294,7 +294,7 @@ struct policy_flow_key {
 
 struct policy_flow {
 	__u64 packets, bytes;
-	__u64 first_ns, last_ns; /* since boot */
+	__u64 first_ns, last_ns; /* since boot; egress_flows: without time asleep, to a tick */
 	__u32 rule;
 	__u32 reserved;
 };
@@ -350,6 +350,7 @@ enum policy_own_rule {
 	POLICY_RULE_EGRESS,			    /* nothing of the policy allows it */
 	POLICY_RULE_DNS,			    /* names are asked of the resolver alone */
 	POLICY_RULE_EGRESS_CAP,			    /* no more than the policy's caps */
+	POLICY_RULE_SOCKETS, /* no more sockets than a sandbox of network `shared` may have */
 	POLICY_RULES_END,
 };
 

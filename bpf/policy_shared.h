@@ -38,10 +38,12 @@ struct policy_shared {
 	__u32 port_next;   /* of bind(0), modulo POLICY_PORT_COUNT */
 	__u32 address6[4]; /* network order */
 	__s64 ports;	   /* sockets that hold a port */
-	__u32 ports_max;
+	__s64 datagrams;   /* of them UDP's */
+	__s64 connections; /* ends of TCP connections, also those that no program has any more */
+	__u32 ports_max, datagrams_max, connections_max;
 	__u32 reserved;
 	struct policy_shared_counts counts;
 };
 
 _Static_assert(sizeof(struct policy_shared_counts) == 48, "no padding");
-_Static_assert(sizeof(struct policy_shared) == 96, "no padding");
+_Static_assert(sizeof(struct policy_shared) == 120, "no padding");

@@ -16,29 +16,53 @@
 #include "bpf/policy_shared.h"
 #include "bpf/shared_map.bpf.h"
 #include "bpf/shared_refuse.bpf.h"
+#include "bpf/shared_ends.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
 /* ---- sockets that hold a port ---- */
 
-/* NULL: there is no memory, or no port is left for it. */
+/* False: it has as many as it may have. */
+static __always_inline bool held_count(struct policy_shared *self, bool is_datagram)
+{
+	if (__sync_fetch_and_add(&self->ports, 1) >= self->ports_max)
+		goto none;
+	if (!is_datagram)
+		return true;
+	if (__sync_fetch_and_add(&self->datagrams, 1) < self->datagrams_max)
+		return true;
+	__sync_fetch_and_add(&self->datagrams, -1);
+none:
+	__sync_fetch_and_add(&self->ports, -1);
+	return false;
+}
+
+static __always_inline void held_forget(struct policy_shared *self, bool is_datagram)
+{
+	__sync_fetch_and_add(&self->ports, -1);
+	if (is_datagram)
+		__sync_fetch_and_add(&self->datagrams, -1);
+}
+
+/* NULL: there is no memory, or no room is left for it. */
 static __always_inline struct held *socket_hold(struct policy_shared *self, struct bpf_sock *socket)
 {
 	struct held *held = bpf_sk_storage_get(&sockets, socket, NULL, 0);
+	const bool is_datagram = socket->type == DATAGRAM;
 
 	if (held)
 		return held;
-	if (__sync_fetch_and_add(&self->ports, 1) >= self->ports_max)
-		goto none;
+	if (!held_count(self, is_datagram))
+		return NULL;
 	held = bpf_sk_storage_get(&sockets, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!held)
-		goto none;
+	if (!held) {
+		held_forget(self, is_datagram);
+		return NULL;
+	}
 	held->slot.cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level);
 	held->generation = self->generation;
+	held->is_datagram = is_datagram;
 	return held;
-none:
-	__sync_fetch_and_add(&self->ports, -1);
-	return NULL;
 }
 
 SEC("cgroup/sock_release")
@@ -53,7 +77,7 @@ int dsec_release(struct bpf_sock *socket)
 	slot = held->slot;
 	self = bpf_map_lookup_elem(&shared, &slot);
 	if (self && self->generation == held->generation)
-		__sync_fetch_and_add(&self->ports, -1);
+		held_forget(self, held->is_datagram);
 	return HOOK_ALLOW;
 }
 
@@ -141,7 +165,7 @@ static __always_inline int bind_as(struct bpf_sock_addr *call, struct policy_sha
 		return refuse(self, ERROR_ADDRESS_USED);
 	held = socket_hold(self, socket);
 	if (!held)
-		return refuse(self, ERROR_ADDRESS_USED);
+		return refuse_room(self, POLICY_HOOK_BIND, call->protocol);
 	held->local_said = said;
 	held->local4 = address4;
 	return HOOK_ALLOW_LOW_PORT;
@@ -254,8 +278,12 @@ static __always_inline int connect_as(struct bpf_sock_addr *call, struct policy_
 
 	if (!socket)
 		return HOOK_DENY;
+	if (call->type == STREAM && self->connections >= self->connections_max)
+		return refuse_room(self, POLICY_HOOK_CONNECT, call->protocol);
 	held = socket_hold(self, socket);
-	if (!held || !source_bind(call, socket, source))
+	if (!held)
+		return refuse_room(self, POLICY_HOOK_CONNECT, call->protocol);
+	if (!source_bind(call, socket, source))
 		return refuse(self, ERROR_NO_ADDRESS);
 	held->peer_said = said;
 	held->peer4 = address4;
@@ -339,14 +367,12 @@ int dsec_connect6(struct bpf_sock_addr *call)
 
 /* ---- datagrams without a connection ---- */
 
-/* The first one gets a port. */
+/* The kernel gave it a port before it asks here: the first datagram counts it. */
 static __always_inline bool sender_holds(struct bpf_sock_addr *call, struct policy_shared *self)
 {
 	struct bpf_sock *socket = call->sk;
 
-	if (!socket)
-		return false;
-	return socket->src_port || socket_hold(self, socket);
+	return socket && socket_hold(self, socket);
 }
 
 SEC("cgroup/sendmsg4")
@@ -363,7 +389,7 @@ int dsec_send4(struct bpf_sock_addr *call)
 		return refuse_peer(call, self, &foreign, POLICY_HOOK_SEND);
 	}
 	if (!sender_holds(call, self))
-		return refuse(self, ERROR_NO_ADDRESS);
+		return refuse_room(self, POLICY_HOOK_SEND, call->protocol);
 	call->msg_src_ip4 = self->address4; /* whatever IP_PKTINFO says */
 	call->user_ip4 = self->address4;
 	return HOOK_ALLOW;
@@ -381,7 +407,7 @@ int dsec_send6(struct bpf_sock_addr *call)
 	if (!is_any6(&asked) && !is_loopback6(&asked) && !is_own6(self, &asked))
 		return refuse_peer(call, self, &asked, POLICY_HOOK_SEND);
 	if (!sender_holds(call, self))
-		return refuse(self, ERROR_NO_ADDRESS);
+		return refuse_room(self, POLICY_HOOK_SEND, call->protocol);
 	call->msg_src_ip6[0] = self->address6[0];
 	call->msg_src_ip6[1] = self->address6[1];
 	call->msg_src_ip6[2] = self->address6[2];
@@ -509,30 +535,30 @@ int dsec_name6(struct bpf_sock_addr *call)
 
 /* ---- packets: the last wall ---- */
 
-/* From itself to itself, TCP or UDP, without options or extension headers. */
+/*
+ * From itself to itself, TCP or UDP, without options or extension headers. The kernel has the
+ * header of a packet that it sends or gives to a socket in one piece.
+ */
 static __always_inline bool is_to_self(struct __sk_buff *packet, const struct policy_shared *self)
 {
-	struct ipv6hdr header6;
-	struct address6 from, to;
-	struct iphdr header4;
+	const void *end = (void *)(long)packet->data_end;
+	const struct ipv6hdr *ip6 = (void *)(long)packet->data;
+	const struct iphdr *ip4 = (void *)ip6;
 	__u8 protocol;
 
 	if (packet->protocol == bpf_htons(ETHERTYPE_4)) {
-		if (bpf_skb_load_bytes(packet, 0, &header4, sizeof(header4)) < 0)
+		if ((void *)(ip4 + 1) > end || ip4->ihl != 5 || ip4->saddr != self->address4 ||
+		    ip4->daddr != self->address4)
 			return false;
-		protocol = header4.protocol;
-		return header4.ihl == 5 && header4.saddr == self->address4 &&
-		       header4.daddr == self->address4 &&
-		       (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP);
+		protocol = ip4->protocol;
+	} else {
+		if (packet->protocol != bpf_htons(ETHERTYPE_6) || (void *)(ip6 + 1) > end ||
+		    !is_own6(self, (const struct address6 *)&ip6->saddr) ||
+		    !is_own6(self, (const struct address6 *)&ip6->daddr))
+			return false;
+		protocol = ip6->nexthdr;
 	}
-	if (packet->protocol != bpf_htons(ETHERTYPE_6) ||
-	    bpf_skb_load_bytes(packet, 0, &header6, sizeof(header6)) < 0)
-		return false;
-	__builtin_memcpy(&from, &header6.saddr, sizeof(from));
-	__builtin_memcpy(&to, &header6.daddr, sizeof(to));
-	protocol = header6.nexthdr;
-	return is_own6(self, &from) && is_own6(self, &to) &&
-	       (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP);
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
 }
 
 SEC("cgroup_skb/egress")

@@ -15,6 +15,7 @@ enum {
 	ERROR_NO_PROTOCOL = 93,
 	ERROR_ADDRESS_USED = 98,
 	ERROR_NO_ADDRESS = 99,
+	ERROR_NO_ROOM = 105,
 };
 
 #define LOOPBACK4 bpf_htonl(0x7f000001)
@@ -45,6 +46,7 @@ struct held {
 	struct policy_cgroup slot;
 	__u64 generation;
 	__u32 local_said, local4, peer_said, peer4;
+	__u32 is_datagram, reserved;
 };
 
 struct {

@@ -18,17 +18,34 @@ static __always_inline int refuse(struct policy_shared *self, int error)
 	return HOOK_DENY;
 }
 
-static __always_inline struct policy_violation *refusal_begin(__u32 rule, __u16 hook)
+static __always_inline struct policy_violation *refusal_error(__u32 rule, __u16 hook, int error)
 {
 	const struct violation refusal = {
 		.cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level),
 		.rule = rule,
 		.hook = hook,
 		.verdict = POLICY_DENIED,
-		.error = ERROR_NOT_PERMITTED,
+		.error = error,
 	};
 
 	return violation_begin(&refusal);
+}
+
+static __always_inline struct policy_violation *refusal_begin(__u32 rule, __u16 hook)
+{
+	return refusal_error(rule, hook, ERROR_NOT_PERMITTED);
+}
+
+/* It has as many sockets as it may have. */
+static __always_inline int refuse_room(struct policy_shared *self, __u16 hook, __u32 protocol)
+{
+	struct policy_violation *record = refusal_error(POLICY_RULE_SOCKETS, hook, ERROR_NO_ROOM);
+
+	if (record) {
+		record->protocol = protocol;
+		violation_end(record);
+	}
+	return refuse(self, ERROR_NO_ROOM);
 }
 
 /* An address that is not its own. IPv4 is told mapped, too. */

@@ -24,9 +24,12 @@ static void cut_arrived(struct mail *mail, void *owner)
 	struct flows_cut *cut = container_of(mail, struct flows_cut, mail);
 	struct control *control = owner;
 
-	cut->error = cut->shard->node->guard ? guard_flows_cut(cut->namespace_fd, &cut->count) :
-					       -EOPNOTSUPP;
-	cleanup_close(&cut->namespace_fd);
+	const struct guard_flows flows = { .namespace_fd = cut->sockets.namespace_fd,
+					   .address = cut->sockets.shared_address,
+					   .cgroup_id = cut->sockets.cgroup_id };
+
+	cut->error = cut->shard->node->guard ? guard_flows_cut(&flows, &cut->count) : -EOPNOTSUPP;
+	cleanup_close(&cut->sockets.namespace_fd);
 	cut->mail.deliver = cut_came_home;
 	mail_send(control_io(control), cut->shard->io, &cut->mail);
 }

@@ -1,10 +1,11 @@
 /*
- * Cuts the flows of a sandbox with a network namespace of its own, on the control thread.
+ * Cuts the flows of a sandbox, on the control thread.
  */
 #pragma once
 
 #include <stdint.h>
 
+#include "backends/backend.h"
 #include "engine/base/io.h"
 
 struct shard;
@@ -13,8 +14,8 @@ struct shard;
 struct flows_cut {
 	struct mail mail;
 	struct shard *shard;
-	int namespace_fd; /* closed before done() */
-	uint32_t count;	  /* done: sockets that were ended */
+	struct box_sockets sockets; /* its namespace is closed before done() */
+	uint32_t count;		    /* done: sockets that were ended */
 	int error;
 	void (*done)(struct flows_cut *cut, int error); /* on its shard */
 };

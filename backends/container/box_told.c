@@ -11,8 +11,11 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 
-/* A load test of its own server; none of them keeps a neighbour from a port. */
-enum { SHARED_PORTS_MAX = 4096 };
+/*
+ * A load test of its own server. None of the ports keeps a neighbour from one; each connection, and
+ * each socket of UDP, may hold as many bytes as its buffers take.
+ */
+enum { SHARED_PORTS_MAX = 4096, SHARED_DATAGRAMS_MAX = 512, SHARED_CONNECTIONS_MAX = 2048 };
 
 /* What runs there next is set up before it is told of. */
 void slot_policy_end(struct containers *c, struct slot *slot)
@@ -55,7 +58,9 @@ uint32_t slot_address_next(const struct containers *c, struct slot *slot)
 static int set_shared(struct containers *c, struct container *box)
 {
 	const struct guard_shared what = { .address = box->shared_address,
-					   .ports_max = SHARED_PORTS_MAX };
+					   .ports_max = SHARED_PORTS_MAX,
+					   .datagrams_max = SHARED_DATAGRAMS_MAX,
+					   .connections_max = SHARED_CONNECTIONS_MAX };
 
 	box->slot->network = BOX_NETWORK_SHARED; /* whatever it gets of it */
 	return guard_shared_set(c->guard, box->slot->cgroup_id, &what);

@@ -159,7 +159,7 @@ void slot_egress_end(struct containers *c, struct slot *slot);
 int container_box_clear(struct box *box, struct box_clear *clear);
 int container_box_narrow(struct box *box, struct box_narrow *narrow);
 int container_box_phase(struct box *box, uint32_t version);
-int container_box_network(const struct box *box, int *ret_fd);
+int container_box_network(const struct box *box, struct box_sockets *ret);
 
 /* port.c */
 int container_port_ask(struct box_port *port);

@@ -197,7 +197,7 @@ int container_box_phase(struct box *base, uint32_t version)
 
 /* ---- flows ---- */
 
-int container_box_network(const struct box *base, int *ret_fd)
+int container_box_network(const struct box *base, struct box_sockets *ret)
 {
 	const struct container *box = container_of(base, const struct container, box);
 	char path[64];
@@ -207,12 +207,12 @@ int container_box_network(const struct box *base, int *ret_fd)
 		return -ESRCH;
 	if (!box->network)
 		return -ENOENT;
-	if (box->box.spec.network == BOX_NETWORK_SHARED)
-		return -EOPNOTSUPP; /* who has it would cut its neighbours' flows, too */
 	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", box->init.pid); /* it is not reaped */
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? -ESRCH : -errno;
-	*ret_fd = fd;
+	*ret = (struct box_sockets){ .namespace_fd = fd, .cgroup_id = box->slot->cgroup_id };
+	if (box->box.spec.network == BOX_NETWORK_SHARED)
+		ret->shared_address = box->shared_address;
 	return 0;
 }

@@ -45,6 +45,9 @@ long shared_furnish(struct worker *w)
 		{ "sys/net/ipv4/ip_local_port_range", "36000 49999" },
 		/* The kernel's own exception for loopback is for 127/8 and ::1. */
 		{ "sys/net/ipv4/tcp_tw_reuse", "1" },
+		/* What buffers grow to by themselves: the host's TCP is not one sandbox's. */
+		{ "sys/net/ipv4/tcp_rmem", "4096 131072 524288" },
+		{ "sys/net/ipv4/tcp_wmem", "4096 16384 524288" },
 	};
 	long r = routes_add(w);
 

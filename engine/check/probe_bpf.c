@@ -18,6 +18,46 @@ static void kind_report(enum bpf_kind kind, const char *good, struct check_resul
 		check_ok(result, "%s", good);
 }
 
+/* All of them, or the first that is not there. */
+static void kinds_report(const enum bpf_kind *kinds, uint32_t count, struct check_result *result)
+{
+	static const char *const names[BPF_KIND_COUNT] = {
+		[BPF_KIND_SOCK_CREATE] = "cgroup/sock_create",
+		[BPF_KIND_CONNECT_UNIX] = "cgroup/connect_unix",
+		[BPF_KIND_SOCKET_CALLS] = "cgroup/bind4, connect4",
+		[BPF_KIND_PACKETS] = "cgroup_skb",
+		[BPF_KIND_SOCKET_STATES] = "tp_btf/inet_sock_set_state",
+	};
+	int error = 0;
+
+	for (uint32_t i = 0; i < count && !error; i++) {
+		error = bpf_kind_probe(kinds[i]);
+		if (error)
+			check_missing(result, "%s: %s", names[kinds[i]], strerrordesc_np(error));
+	}
+	if (!error)
+		check_ok(result, "programs of each kind load");
+}
+
+static void shared_probe(const struct check_context *context, struct check_result *result)
+{
+	static const enum bpf_kind kinds[] = { BPF_KIND_SOCK_CREATE, BPF_KIND_CONNECT_UNIX,
+					       BPF_KIND_SOCKET_CALLS, BPF_KIND_PACKETS,
+					       BPF_KIND_SOCKET_STATES };
+
+	(void)context;
+	kinds_report(kinds, sizeof(kinds) / sizeof(kinds[0]), result);
+}
+
+static void egress_probe(const struct check_context *context, struct check_result *result)
+{
+	static const enum bpf_kind kinds[] = { BPF_KIND_SOCK_CREATE, BPF_KIND_SOCKET_CALLS,
+					       BPF_KIND_PACKETS };
+
+	(void)context;
+	kinds_report(kinds, sizeof(kinds) / sizeof(kinds[0]), result);
+}
+
 #define KIND_PROBE(name, kind, good)                                                               \
 	static void name(const struct check_context *context, struct check_result *result)         \
 	{                                                                                          \
@@ -45,6 +85,13 @@ const struct check_probe check_bpf_probes[] = {
 	  "use a kernel with CONFIG_CGROUP_BPF; keep CAP_BPF and CAP_NET_ADMIN" },
 	{ "bpf-connect_unix", false, 0, connect_unix_probe,
 	  "abstract unix names reach other sandboxes", "use Linux 6.12 with CONFIG_CGROUP_BPF" },
+	{ "bpf-shared", false, 0, shared_probe,
+	  "no network `shared`: a create that asks is refused",
+	  "use Linux 6.12 with CONFIG_CGROUP_BPF and CONFIG_BPF_EVENTS; keep CAP_BPF, "
+	  "CAP_PERFMON and CAP_NET_ADMIN" },
+	{ "bpf-egress", false, 0, egress_probe,
+	  "no way out by a policy's rules: a create that asks is refused",
+	  "use a kernel with CONFIG_CGROUP_BPF; keep CAP_BPF and CAP_NET_ADMIN" },
 	{ "bpf-lsm", false, 0, lsm_probe,
 	  "rules on files, ioctls and processes are not enforced by BPF",
 	  "use a kernel with CONFIG_BPF_LSM that lets LSM programs load; boot with bpf in lsm=" },

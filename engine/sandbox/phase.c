@@ -334,7 +334,7 @@ static int cut_flows(struct flow *f)
 
 	if (!(move->part->request->body.phase.flags & DSEC_PHASE_CUT_FLOWS))
 		return FLOW_NEXT;
-	r = box->backend->class->box_network(box, &move->cut.namespace_fd);
+	r = box->backend->class->box_network(box, &move->cut.sockets);
 	if (r < 0) /* without a network there are no flows */
 		return r == -ENOENT ? FLOW_NEXT : r;
 	move->cut.shard = move->sandbox->shard;
@@ -434,10 +434,6 @@ static struct status sandbox_fits(const struct phase_move *move, struct sandbox 
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
-	if ((wish->flags & DSEC_PHASE_CUT_FLOWS) && sandbox->network == DSEC_NETWORK_SHARED)
-		return status_unsupported("phase", "flows",
-					  "its neighbours in network shared would lose theirs, "
-					  "too: kill-old ends its own");
 	return phase_admits(sandbox, wish->version, move->part->detail);
 }
 

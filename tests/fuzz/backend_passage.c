@@ -45,7 +45,7 @@ int stub_box_phase(struct box *base, uint32_t version)
 	return box->up ? 0 : -ESRCH;
 }
 
-int stub_box_network(const struct box *base, int *ret_fd)
+int stub_box_network(const struct box *base, struct box_sockets *ret)
 {
 	struct stub *stub = stub_of(base->backend);
 
@@ -53,8 +53,8 @@ int stub_box_network(const struct box *base, int *ret_fd)
 		return -ESRCH;
 	if (choose(stub->choices, 2))
 		return -ENOENT;
-	*ret_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	return *ret_fd < 0 ? -ENOENT : 0;
+	*ret = (struct box_sockets){ .namespace_fd = open("/dev/null", O_RDONLY | O_CLOEXEC) };
+	return ret->namespace_fd < 0 ? -ENOENT : 0;
 }
 
 void stub_passage_ends(struct stub *stub, struct stub_box *box)

@@ -64,5 +64,5 @@ static inline struct stub_box *box_of(struct box *box)
 int stub_box_clear(struct box *base, struct box_clear *clear);
 int stub_box_narrow(struct box *base, struct box_narrow *narrow);
 int stub_box_phase(struct box *base, uint32_t version);
-int stub_box_network(const struct box *base, int *ret_fd);
+int stub_box_network(const struct box *base, struct box_sockets *ret);
 void stub_passage_ends(struct stub *stub, struct stub_box *box);

@@ -58,9 +58,9 @@ int guard_tallies_drop(struct guard_violations *violations, uint64_t cgroup_id)
 	return 0;
 }
 
-int guard_flows_cut(int namespace_fd, uint32_t *ret_count)
+int guard_flows_cut(const struct guard_flows *flows, uint32_t *ret_count)
 {
-	(void)namespace_fd;
+	(void)flows;
 	(void)ret_count;
 	return -EOPNOTSUPP;
 }

@@ -134,3 +134,21 @@ bool exchange(const struct dsec_forward *forward, const char *send_it, const cha
 		note("\"%s\", not \"%s\"", text, answer);
 	return same;
 }
+
+int64_t talk_start(struct dsec *d, struct dsec_id id)
+{
+	const struct command talks =
+		SH("mkfifo /f; probe_net serve 4 7000 here & sleep 1000 >/f &\n"
+		   "while ! probe_net reach 127.0.0.1 7000 | grep -q open; do usleep 5000; done\n"
+		   "busybox nc 127.0.0.1 7000 </f >/heard 2>/dev/null\n"
+		   "echo over");
+
+	return command_start(d, id, &talks, NULL);
+}
+
+bool talk_has_begun(struct dsec *d, struct dsec_id id)
+{
+	auto_ran struct ran ran = shell_run(d, id, "cat /heard 2>/dev/null");
+
+	return ran_exited(&ran, 0) && ran_output(&ran, 1)->total_bytes > 0;
+}

@@ -7,6 +7,7 @@
 
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/port_client.h"
 
 enum { RACES = 8, RACING_EXECS = 6 };
 
@@ -388,30 +389,13 @@ static void a_sandbox_that_goes_takes_its_move_along(struct engine *e)
 	}
 }
 
-/* A server, and a client that says when its connection is over. */
+/* In a sandbox of its own with a network. */
 static struct dsec_id talks_make(struct engine *e, int64_t *ret_ticket)
 {
-	const struct command talks =
-		SH("mkfifo /f; probe_net serve 4 7000 here & sleep 1000 >/f &\n"
-		   "while ! probe_net reach 127.0.0.1 7000 | grep -q open; do usleep 5000; done\n"
-		   "busybox nc 127.0.0.1 7000 </f >/heard 2>/dev/null\n"
-		   "echo over");
-	struct dsec_create_opts opts = create_opts(1);
-	auto_made struct made made = { 0 };
+	struct dsec_id id = networked_make(e->d, DSEC_NETWORK_PRIVATE);
 
-	opts.network = DSEC_NETWORK_PRIVATE;
-	made = create_run(e->d, &opts);
-	if (!expect(made.created == 1))
-		return (struct dsec_id){ 0 };
-	*ret_ticket = command_start(e->d, made.ids[0], &talks, NULL);
-	return made.ids[0];
-}
-
-static bool has_heard(struct dsec *d, struct dsec_id id)
-{
-	auto_ran struct ran ran = shell_run(d, id, "cat /heard 2>/dev/null");
-
-	return ran_exited(&ran, 0) && ran_output(&ran, 1)->total_bytes > 0;
+	*ret_ticket = talk_start(e->d, id);
+	return id;
 }
 
 static void flows_that_are_cut_end_and_their_programs_run_on_and_a_neighbours_too(struct engine *e)
@@ -421,7 +405,7 @@ static void flows_that_are_cut_end_and_their_programs_run_on_and_a_neighbours_to
 	struct dsec_id id = talks_make(e, &ticket), other = talks_make(e, &other_ticket);
 	struct moved moved;
 
-	expect(until(20000, has_heard(e->d, id)) && until(20000, has_heard(e->d, other)));
+	expect(until(20000, talk_has_begun(e->d, id)) && until(20000, talk_has_begun(e->d, other)));
 	moved = move(e->d, id, &opts);
 	if (moved.status.code == DSEC_UNSUPPORTED) {
 		note("%s", moved.status.detail);

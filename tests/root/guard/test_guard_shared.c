@@ -19,6 +19,7 @@
 #include <criterion/criterion.h>
 
 #include "bpf/guard.h"
+#include "bpf/guard_flows.h"
 #include "bpf/policy.h"
 #include "engine/base/cleanup.h"
 #include "tests/root/guard/tree.h"
@@ -62,7 +63,10 @@ static void namespace_furnish(void)
 
 static void shared_set(enum tree_place place, uint32_t address, uint32_t ports_max)
 {
-	const struct guard_shared what = { .address = address, .ports_max = ports_max };
+	const struct guard_shared what = { .address = address,
+					   .ports_max = ports_max,
+					   .datagrams_max = ports_max,
+					   .connections_max = ports_max };
 
 	cr_assert_eq(guard_shared_set(guard, tree.ids[place], &what), 0);
 }
@@ -232,7 +236,7 @@ Test(shared, a_neighbour_that_binds_every_port_takes_none_of_connects)
 	const int kinds[] = { SOCK_STREAM, SOCK_DGRAM };
 
 	for (int i = 0; i < 2; i++) {
-		cr_expect_eq(tree_run(&tree, TREE_SLOT0, ports_take, &kinds[i]), EADDRNOTAVAIL);
+		cr_expect_eq(tree_run(&tree, TREE_SLOT0, ports_take, &kinds[i]), ENOBUFS);
 		cr_expect_eq(tree_run(&tree, TREE_SLOT1, connect_try, &(const uint16_t){ 9 }),
 			     ECONNREFUSED);
 	}
@@ -289,6 +293,160 @@ Test(shared, who_listens_without_an_address_hears_no_neighbour)
 	(void)child_reap(pid);
 }
 
+enum { ROOM = 16, ROOM_DATAGRAMS = 8 };
+
+/* Bytes wait at an end that nobody accepted, of a client that is gone. */
+static int end_leave(const struct sockaddr_in *to)
+{
+	auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0)
+		return errno;
+	return send(fd, "unread", 6, MSG_NOSIGNAL) == 6 ? 0 : EIO;
+}
+
+/* As many as there is room for, then fewer, of each kind; what the last one was told. */
+static int room_fill(const void *with)
+{
+	struct sockaddr_in at = address4("127.0.0.1", 0);
+	socklen_t bytes = sizeof(at);
+	int fd, r = 0, server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)with;
+	if (bind(server, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(server, 64) < 0 ||
+	    getsockname(server, (struct sockaddr *)&at, &bytes) < 0)
+		return 1;
+	for (int i = 0; i < 4 * ROOM && r == 0; i++)
+		r = end_leave(&at);
+	if (r != ENOBUFS)
+		return 2;
+	close(server); /* and with it all that nobody accepted */
+	for (int i = 0; i < ROOM_DATAGRAMS; i++) {
+		fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		at.sin_port = 0;
+		if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+			return 3;
+	}
+	at.sin_port = htons(9);
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sendto(fd, "x", 1, 0, (struct sockaddr *)&at, sizeof(at)) >= 0 || errno != ENOBUFS)
+		return 4;
+	return bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ? errno : 0;
+}
+
+static void room_told(void *context, const struct policy_violation *v)
+{
+	uint32_t *hooks = context;
+
+	cr_expect(v->rule == POLICY_RULE_SOCKETS && v->error == ENOBUFS);
+	*hooks |= 1u << v->hook;
+}
+
+Test(shared, connections_hold_bytes_until_they_end_and_have_a_cap_that_is_told)
+{
+	const struct guard_shared what = { 3, 512, ROOM_DATAGRAMS, ROOM };
+	struct guard_violations *stream;
+	uint32_t hooks = 0;
+	int r;
+
+	cr_assert_eq(guard_shared_set(guard, tree.ids[TREE_SLOT0], &what), 0);
+	cr_assert_eq(guard_violations_open(guard, 0, &stream), 0);
+	r = tree_run(&tree, TREE_SLOT0, room_fill, NULL);
+	cr_expect_eq(r, ENOBUFS, "%d, %u ends", r, shared_counts(TREE_SLOT0).connections);
+	while (guard_violations_consume(stream, 16, room_told, &hooks) == 16)
+		;
+	cr_expect_eq(hooks,
+		     1u << POLICY_HOOK_BIND | 1u << POLICY_HOOK_CONNECT | 1u << POLICY_HOOK_SEND);
+	for (int i = 0; i < 500 && shared_counts(TREE_SLOT0).connections; i++)
+		usleep(10000); /* what the kernel still sends */
+	cr_expect_eq(shared_counts(TREE_SLOT0).connections, 0);
+	cr_expect_eq(shared_counts(TREE_SLOT0).datagrams, 0);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT0, connect_try, &(const uint16_t){ 9 }),
+		     ECONNREFUSED);
+	cr_expect_eq(shared_counts(TREE_SLOT0).connections, 0);
+	cr_expect_eq(shared_counts(TREE_SLOT1).connections, 0);
+	guard_violations_close(stream);
+}
+
+/* Its connection, and what listens with an address and without; and how to ask of it. */
+struct talker {
+	int ready[2], go[2];
+	pid_t pid;
+};
+
+static bool is_over(int fd)
+{
+	return accept(fd, NULL, NULL) < 0 && errno == EINVAL;
+}
+
+/* 0: all of it was cut; 1: none; else some. */
+static int talk(const struct talker *talker)
+{
+	struct sockaddr_in at = address4("127.0.0.1", 0);
+	int server = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), over;
+	int unbound = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), client, accepted;
+	socklen_t bytes = sizeof(at);
+	char byte = 'x';
+
+	if (bind(server, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(server, 8) < 0 ||
+	    getsockname(server, (struct sockaddr *)&at, &bytes) < 0 || listen(unbound, 8) < 0)
+		return 10;
+	client = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(client, (struct sockaddr *)&at, sizeof(at)) < 0)
+		return 11;
+	accepted = accept(server, NULL, NULL);
+	if (accepted < 0 || write(talker->ready[1], &byte, 1) != 1 ||
+	    read(talker->go[0], &byte, 1) != 1)
+		return 12;
+	over = is_over(server) + is_over(unbound);
+	over += send(client, &byte, 1, MSG_NOSIGNAL) < 0;
+	over += send(accepted, &byte, 1, MSG_NOSIGNAL) < 0;
+	return over == 4 ? 0 : over == 0 ? 1 : 20 + over;
+}
+
+static void talker_start(struct talker *talker, enum tree_place place)
+{
+	char byte;
+
+	cr_assert(pipe(talker->ready) == 0 && pipe(talker->go) == 0);
+	talker->pid = tree_fork(&tree, place, 0);
+	cr_assert(talker->pid >= 0);
+	if (talker->pid == 0) {
+		alarm(60); /* should the test end before it */
+		_exit(talk(talker));
+	}
+	close(talker->ready[1]);
+	cr_assert_eq(read(talker->ready[0], &byte, 1), 1);
+}
+
+static int talker_end(const struct talker *talker)
+{
+	int status;
+
+	cr_assert_eq(write(talker->go[1], "x", 1), 1);
+	status = child_reap(talker->pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Test(shared, flows_are_cut_of_one_whether_they_have_an_address_or_not)
+{
+	auto_close int fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	const struct guard_flows flows = { fd, 3, tree.ids[TREE_SLOT0] };
+	struct talker talkers[2];
+	uint32_t count = 0;
+	int r;
+
+	talker_start(&talkers[0], TREE_LEAF);
+	talker_start(&talkers[1], TREE_SLOT1);
+	r = guard_flows_cut(&flows, &count);
+	if (r == -EOPNOTSUPP)
+		cr_skip("this kernel ends no sockets by iterators");
+	cr_expect_eq(r, 0);
+	cr_expect_eq(count, 4);
+	cr_expect_eq(talker_end(&talkers[0]), 0);
+	cr_expect_eq(talker_end(&talkers[1]), 1, "a neighbour's were cut");
+}
+
 /* A socket that was made in a sandbox and ends in another does not count for that. */
 static int socket_give(const void *with)
 {
@@ -321,10 +479,13 @@ Test(shared, a_port_is_counted_where_it_was_taken_and_until_its_socket_ends)
 
 Test(shared, it_ends_with_network_set_and_is_refused_when_wrong)
 {
-	const struct guard_shared wrong[] = { { 0, 1 }, { GUARD_SHARED_ADDRESSES, 1 }, { 1, 0 } };
+	const struct guard_shared wrong[] = {
+		{ 0, 1, 1, 1 }, { GUARD_SHARED_ADDRESSES, 1, 1, 1 }, { 1, 0, 1, 1 }, { 1, 1, 0, 1 },
+		{ 1, 1, 1, 0 },
+	};
 	struct guard_shared_counts counts;
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 5; i++)
 		cr_expect_eq(guard_shared_set(guard, tree.ids[TREE_SLOT2], &wrong[i]), -EINVAL);
 	cr_expect_eq(tree_run(&tree, TREE_SLOT2, connect_try, &(const uint16_t){ 9 }), EBADF,
 		     "a sandbox that was refused has sockets");

@@ -135,7 +135,8 @@ class Missing(unittest.TestCase):
     def test_no_capability_for_bpf(self):
         dropped = "-bpf,-perfmon,-sys_admin"
         _, seen, _ = self.without("setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}")
-        for name in ("root", "bpf-tp_btf", "bpf-sock_create", "bpf-xdp", "tmpfs"):
+        for name in ("root", "bpf-tp_btf", "bpf-sock_create", "bpf-shared", "bpf-egress",
+                     "bpf-xdp", "tmpfs"):
             self.assertEqual(seen[name], "missing", name)
 
     def test_root_without_one_capability_is_told_which(self):
