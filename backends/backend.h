@@ -138,13 +138,21 @@ enum box_network {
 	BOX_NETWORK_SHARED,
 };
 
+/* Who is in one namespace of network `shared`: those who trust each other so far. */
+struct box_group {
+	uint64_t job; /* of the tenant's; what is no job is one, too */
+	uint32_t tenant;
+	bool leads_out; /* it has a way out: is_policed */
+};
+
 struct box_spec {
 	uint64_t id_hi, id_lo; /* of the sandbox: it stands on what the backend makes for it */
 	uint64_t whose;	       /* boxes and runs of different ones take turns at the workers */
 	uint32_t image;	       /* K: from 1, never of another image */
 	enum box_network network;
-	uint32_t network_group; /* BOX_NETWORK_SHARED: those who trust each other so far */
-	bool is_policed; /* BOX_NETWORK_EGRESS: it leads where its policy says; else: anywhere */
+	struct box_group network_group; /* BOX_NETWORK_SHARED */
+	/* It leads where its policy says; else: SHARED: nowhere; EGRESS: anywhere. */
+	bool is_policed;
 	bool asks_names; /* is_policed: its resolv.conf names the engine's resolver */
 	bool fresh_root;
 	const struct backend_walls *walls; /* NULL: none; they outlive the box */

@@ -128,9 +128,13 @@ struct guard_shared {
 	uint32_t ports_max;	  /* sockets that hold a port at a time, TCP and UDP */
 	uint32_t datagrams_max;	  /* of them UDP's */
 	uint32_t connections_max; /* ends of TCP connections, whoever holds them: two for each */
+	bool leads_out;		  /* to where guard_egress_set() says; told before */
 };
 
-enum { GUARD_SHARED_ADDRESSES = 1 << 22 };
+enum {
+	GUARD_SHARED_ADDRESSES = 1 << 22,
+	GUARD_SHARED_BLOCK = 1 << 16, /* addresses of a namespace with a way out */
+};
 
 /*
  * The programs that keep sandboxes apart in one namespace: loaded when the first sandbox asks,

@@ -19,6 +19,9 @@
 #include "bpf/policy_shared.h"
 #include "bpf/shared.skel.h"
 
+_Static_assert((int)GUARD_SHARED_BLOCK == (int)POLICY_SHARED_BLOCK,
+	       "guard.h and policy_shared.h agree");
+
 /* The one that is on no cgroup: its link is the skeleton's. */
 static int ends_attach(const struct guard_hooks *hooks, struct shared_bpf *shared)
 {
@@ -95,7 +98,8 @@ static int entry_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
 	struct policy_shared entry = { .ports_max = what->ports_max,
 				       .datagrams_max = what->datagrams_max,
-				       .connections_max = what->connections_max };
+				       .connections_max = what->connections_max,
+				       .leads_out = what->leads_out };
 
 	entry.generation = generation_next(shared);
 	entry.port_next = what->address * 2654435761u; /* nobody begins where the next one does */

@@ -14,6 +14,8 @@ enum {
 	/* 10.64.0.0/10 and fd5e:ec::/64, host order: nothing of a namespace has them but routes. */
 	POLICY_SHARED_V4 = 0x0a400000,
 	POLICY_SHARED_V4_COUNT = 1 << 22,
+	/* A namespace with a way out has so many of them, which lead to it alone. */
+	POLICY_SHARED_BLOCK = 1 << 16,
 	/* Ports that bind(0) is given, apart from those that the kernel gives connect(). */
 	POLICY_PORT_FIRST = 10000,
 	POLICY_PORT_COUNT = 22768,
@@ -41,7 +43,7 @@ struct policy_shared {
 	__s64 datagrams;   /* of them UDP's */
 	__s64 connections; /* ends of TCP connections, also those that no program has any more */
 	__u32 ports_max, datagrams_max, connections_max;
-	__u32 reserved;
+	__u32 leads_out; /* there is a way out: egress says where to */
 	struct policy_shared_counts counts;
 };
 

@@ -17,6 +17,7 @@
 #include "bpf/shared_map.bpf.h"
 #include "bpf/shared_refuse.bpf.h"
 #include "bpf/shared_ends.bpf.h"
+#include "bpf/shared_packets.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
 
@@ -304,7 +305,7 @@ int dsec_connect4(struct bpf_sock_addr *call)
 		return connect_as(call, self, mapped(self->address4), SAID_LOOPBACK4,
 				  asked ? asked : LOOPBACK4);
 	}
-	if (asked != self->address4) {
+	if (asked != self->address4 && !is_way_out(self, asked)) {
 		foreign = mapped(asked);
 		return refuse_peer(call, self, &foreign, POLICY_HOOK_CONNECT);
 	}
@@ -360,6 +361,8 @@ int dsec_connect6(struct bpf_sock_addr *call)
 		address_set(call, to);
 		return connect_as(call, self, to, SAID_LOOPBACK6, 0);
 	}
+	if (is_mapped(&asked) && is_way_out(self, asked.word[3]))
+		return connect_as(call, self, mapped(self->address4), SAID_REAL, 0);
 	if (!is_own6(self, &asked))
 		return refuse_peer(call, self, &asked, POLICY_HOOK_CONNECT);
 	return connect_as(call, self, own6(self), SAID_REAL, 0);
@@ -381,17 +384,20 @@ int dsec_send4(struct bpf_sock_addr *call)
 	struct policy_shared *self = current_shared();
 	__u32 asked = call->user_ip4;
 	struct address6 foreign;
+	bool is_away;
 
 	if (!self)
 		return HOOK_ALLOW;
-	if (!is_local4(asked) && asked != self->address4) {
+	is_away = !is_local4(asked) && asked != self->address4;
+	if (is_away && !is_way_out(self, asked)) {
 		foreign = mapped(asked);
 		return refuse_peer(call, self, &foreign, POLICY_HOOK_SEND);
 	}
 	if (!sender_holds(call, self))
 		return refuse_room(self, POLICY_HOOK_SEND, call->protocol);
 	call->msg_src_ip4 = self->address4; /* whatever IP_PKTINFO says */
-	call->user_ip4 = self->address4;
+	if (!is_away)
+		call->user_ip4 = self->address4;
 	return HOOK_ALLOW;
 }
 
@@ -494,6 +500,14 @@ static __always_inline bool is_unpaired(struct bpf_sock *socket)
 	return !socket->dst_port || socket->state == TCP_LISTENING;
 }
 
+/* Its peer is an IPv4 address outside. */
+static __always_inline bool leads_away6(const struct bpf_sock *socket,
+					const struct policy_shared *self)
+{
+	return socket->dst_ip6[2] == MAPPED && socket->dst_ip6[3] &&
+	       socket->dst_ip6[3] != self->address4;
+}
+
 SEC("cgroup/getsockname4")
 int dsec_name4(struct bpf_sock_addr *call)
 {
@@ -502,6 +516,9 @@ int dsec_name4(struct bpf_sock_addr *call)
 	struct held *held;
 
 	if (!self || !socket || call->user_ip4 != self->address4)
+		return HOOK_ALLOW;
+	/* Of a connection that leads away, the one it has. */
+	if (socket->dst_ip4 && socket->dst_ip4 != self->address4)
 		return HOOK_ALLOW;
 	held = bpf_sk_storage_get(&sockets, socket, NULL, 0);
 	call->user_ip4 = LOOPBACK4;
@@ -519,7 +536,7 @@ int dsec_name6(struct bpf_sock_addr *call)
 	struct bpf_sock *socket = call->sk;
 	struct held *held;
 
-	if (!self || !socket || !tell_loopback6(call, self))
+	if (!self || !socket || leads_away6(socket, self) || !tell_loopback6(call, self))
 		return HOOK_ALLOW;
 	held = bpf_sk_storage_get(&sockets, socket, NULL, 0);
 	if (!held)
@@ -530,65 +547,5 @@ int dsec_name6(struct bpf_sock_addr *call)
 		address_set(call, mapped(held->local4));
 	else if (held->peer_said == SAID_LOOPBACK6)
 		address_set(call, loopback6());
-	return HOOK_ALLOW;
-}
-
-/* ---- packets: the last wall ---- */
-
-/*
- * From itself to itself, TCP or UDP, without options or extension headers. The kernel has the
- * header of a packet that it sends or gives to a socket in one piece.
- */
-static __always_inline bool is_to_self(struct __sk_buff *packet, const struct policy_shared *self)
-{
-	const void *end = (void *)(long)packet->data_end;
-	const struct ipv6hdr *ip6 = (void *)(long)packet->data;
-	const struct iphdr *ip4 = (void *)ip6;
-	__u8 protocol;
-
-	if (packet->protocol == bpf_htons(ETHERTYPE_4)) {
-		if ((void *)(ip4 + 1) > end || ip4->ihl != 5 || ip4->saddr != self->address4 ||
-		    ip4->daddr != self->address4)
-			return false;
-		protocol = ip4->protocol;
-	} else {
-		if (packet->protocol != bpf_htons(ETHERTYPE_6) || (void *)(ip6 + 1) > end ||
-		    !is_own6(self, (const struct address6 *)&ip6->saddr) ||
-		    !is_own6(self, (const struct address6 *)&ip6->daddr))
-			return false;
-		protocol = ip6->nexthdr;
-	}
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
-}
-
-SEC("cgroup_skb/egress")
-int dsec_out(struct __sk_buff *packet)
-{
-	struct policy_shared *self = packet_shared(packet);
-
-	if (!self)
-		return HOOK_ALLOW;
-	if (!is_to_self(packet, self)) {
-		__sync_fetch_and_add(&self->counts.dropped, 1);
-		return HOOK_DENY;
-	}
-	__sync_fetch_and_add(&self->counts.sent_packets, 1);
-	__sync_fetch_and_add(&self->counts.sent_bytes, packet->len);
-	return HOOK_ALLOW;
-}
-
-SEC("cgroup_skb/ingress")
-int dsec_in(struct __sk_buff *packet)
-{
-	struct policy_shared *self = packet_shared(packet);
-
-	if (!self)
-		return HOOK_ALLOW;
-	if (packet->ifindex != LOOPBACK || !is_to_self(packet, self)) {
-		__sync_fetch_and_add(&self->counts.dropped, 1);
-		return HOOK_DENY;
-	}
-	__sync_fetch_and_add(&self->counts.received_packets, 1);
-	__sync_fetch_and_add(&self->counts.received_bytes, packet->len);
 	return HOOK_ALLOW;
 }

@@ -89,6 +89,14 @@ static __always_inline bool is_local4(__u32 address)
 	return !address || is_loopback4(address);
 }
 
+/* Where egress.bpf.c is asked: somewhere that is none of the addresses of sandboxes here. */
+static __always_inline bool is_way_out(const struct policy_shared *self, __u32 address)
+{
+	const __u32 mask = ~(__u32)(POLICY_SHARED_V4_COUNT - 1);
+
+	return self->leads_out && (bpf_ntohl(address) & mask) != POLICY_SHARED_V4;
+}
+
 static __always_inline bool is_any6(const struct address6 *a)
 {
 	return !(a->word[0] | a->word[1] | a->word[2] | a->word[3]);

@@ -9,15 +9,19 @@
 #include "backends/container/container.h"
 #include "backends/container/egress.h"
 #include "bpf/guard.h"
+#include "bpf/policy_shared.h"
 
 enum { PORT_DNS = 53 };
 
 int box_egress_tell(struct container *box, uint32_t policy)
 {
 	struct containers *c = containers_of(box->box.backend);
-	const uint32_t first = node_egress_address(c->options.node, box->network->number);
+	const uint32_t own =
+		box->box.spec.network == BOX_NETWORK_SHARED ?
+			POLICY_SHARED_V4 + box->shared_address :
+			node_egress_address(c->options.node, box->network->number) + EGRESS_SANDBOX;
 	struct guard_egress told = { .policy = policy ? policy : GUARD_EGRESS_NOWHERE,
-				     .address4 = htonl(first + EGRESS_SANDBOX) };
+				     .address4 = htonl(own) };
 	int r;
 
 	if (box->box.spec.asks_names) {
@@ -31,9 +35,20 @@ int box_egress_tell(struct container *box, uint32_t policy)
 	return r;
 }
 
-void slot_egress_end(struct containers *c, struct slot *slot)
+void slot_egress_forget(struct containers *c, struct slot *slot)
 {
 	if (slot->has_egress)
 		(void)guard_egress_clear(c->guard, slot->cgroup_id); /* it can only be gone */
 	slot->has_egress = false;
+}
+
+/* In a namespace of many the kernel may still send what it left: nowhere, until its next one. */
+void slot_egress_end(struct containers *c, struct slot *slot)
+{
+	const struct guard_egress nowhere = { .policy = GUARD_EGRESS_NOWHERE };
+
+	if (slot->network != BOX_NETWORK_SHARED)
+		slot_egress_forget(c, slot);
+	else if (slot->has_egress)
+		(void)guard_egress_set(c->guard, slot->cgroup_id, &nowhere); /* it has a place */
 }

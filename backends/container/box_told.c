@@ -41,18 +41,23 @@ void slot_told_end(struct containers *c, struct slot *slot)
 	if (c->guard && slot->network)
 		(void)guard_network_set(c->guard, slot->cgroup_id, false); /* forgets the id */
 	slot->network = BOX_NETWORK_NONE;
+	slot_egress_forget(c, slot);
 	governor_leave(node_governor(c->options.node), slot);
 }
 
 /*
- * No two sandboxes of a shard have one address, and a slot comes back to one only after all that it
- * has: by then nothing in the kernel knows it, and nobody else's sockets.
+ * No two sandboxes of a namespace have one address, and a slot comes back to one only after all
+ * that there are for it: by then nothing in the kernel knows it, and nobody else's sockets.
  */
-uint32_t slot_address_next(const struct containers *c, struct slot *slot)
+uint32_t slot_address_next(const struct container *box)
 {
-	const uint32_t slots = c->slots.count, rounds = (GUARD_SHARED_ADDRESSES - 1) / slots;
+	const uint32_t slots = containers_of(box->box.backend)->slots.count;
+	const uint32_t all = box->network->group.leads_out ? GUARD_SHARED_BLOCK :
+							     GUARD_SHARED_ADDRESSES;
+	struct slot *slot = box->slot;
 
-	return 1 + slot->number % slots + slot->shared_uses++ % rounds * slots;
+	return box->network->first_address + 1 + slot->number % slots +
+	       slot->shared_uses++ % ((all - 1) / slots) * slots;
 }
 
 static int set_shared(struct containers *c, struct container *box)
@@ -60,7 +65,8 @@ static int set_shared(struct containers *c, struct container *box)
 	const struct guard_shared what = { .address = box->shared_address,
 					   .ports_max = SHARED_PORTS_MAX,
 					   .datagrams_max = SHARED_DATAGRAMS_MAX,
-					   .connections_max = SHARED_CONNECTIONS_MAX };
+					   .connections_max = SHARED_CONNECTIONS_MAX,
+					   .leads_out = box->box.spec.is_policed };
 
 	box->slot->network = BOX_NETWORK_SHARED; /* whatever it gets of it */
 	return guard_shared_set(c->guard, box->slot->cgroup_id, &what);
@@ -123,8 +129,15 @@ int box_tell(struct container *box)
 		return spec->policy || spec->is_policed || spec->network == BOX_NETWORK_SHARED ?
 			       -EOPNOTSUPP :
 			       0;
-	r = set_network(c, box);
-	if (r == 0 && spec->is_policed)
-		r = box_egress_tell(box, spec->policy);
+	if (spec->network == BOX_NETWORK_SHARED)
+		box->shared_address = slot_address_next(box);
+	/* Told before it may send anything: without an entry nothing is asked. */
+	if (spec->is_policed)
+		slot_egress_forget(c, box->slot); /* what was counted is not its own */
+	r = spec->is_policed ? box_egress_tell(box, spec->policy) : 0;
+	if (r == 0)
+		r = set_network(c, box);
+	if (!spec->is_policed)
+		slot_egress_forget(c, box->slot);
 	return r < 0 ? r : box_policy_tell(box, spec->policy, 1);
 }

@@ -151,8 +151,6 @@ static int take_network(struct flow *f)
 
 	if (!box->box.spec.network)
 		return FLOW_NEXT;
-	if (box->box.spec.network == BOX_NETWORK_SHARED)
-		box->shared_address = slot_address_next(containers_of_flow(f), box->slot);
 	box->network_wish.ready = network_ready;
 	box->network_wish.kind = box->box.spec.network;
 	box->network_wish.group = box->box.spec.network_group;

@@ -84,6 +84,7 @@ int node_vault_fd(const struct backend_node *node);
 /* Of the four addresses of network N the first; 0: there are none for it. */
 /* Where sandboxes ask for names, in host byte order; 0: nowhere. */
 uint32_t node_resolver_address(const struct backend_node *node);
+uint32_t node_shards(const struct backend_node *node);
 uint32_t node_egress_address(const struct backend_node *node, uint32_t network);
 struct guard *node_guard(const struct backend_node *node);
 struct governor *node_governor(const struct backend_node *node); /* NULL: there is none */
@@ -150,10 +151,11 @@ void slot_policy_end(struct containers *c, struct slot *slot);
 /* The cgroup goes: its id is forgotten. */
 void slot_told_end(struct containers *c, struct slot *slot);
 /* Of network `shared`: see struct guard_shared. */
-uint32_t slot_address_next(const struct containers *c, struct slot *slot);
+uint32_t slot_address_next(const struct container *box);
 /* box_egress.c: after the guard knows its network; policy 0: nowhere */
 int box_egress_tell(struct container *box, uint32_t policy);
 void slot_egress_end(struct containers *c, struct slot *slot);
+void slot_egress_forget(struct containers *c, struct slot *slot);
 
 /* narrow.c */
 int container_box_clear(struct box *box, struct box_clear *clear);

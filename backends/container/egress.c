@@ -37,7 +37,7 @@ static const char router_rules[] =
 	"		iifname \"up\" ct state established,related accept\n"
 	"		ip daddr { 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3,\n"
 	"			100.100.100.200, 168.63.129.16, 192.0.0.192 } drop\n"
-	"		ip daddr %s drop\n"
+	"		ip daddr { %s, 10.64.0.0/10 } drop\n"
 	"		iifname \"s*\" oifname \"up\" meta nfproto ipv4 accept\n"
 	"	}\n"
 	"	chain input {\n"
@@ -254,7 +254,7 @@ static int link_end(int fd, const char *name, uint32_t address, uint32_t gateway
 	if (r >= 0)
 		r = route_link_up(fd, name);
 	if (r >= 0 && gateway)
-		r = route_default_add(fd, gateway);
+		r = route_via_add(fd, 0, 0, gateway);
 	return r < 0 ? (int)r : 0;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "backends/container/egress.h"
+#include "bpf/policy_shared.h"
 #include "engine/base/cleanup.h"
 
 enum { PORT_DNS = 53, BACKLOG = 64, BUFFER_BYTES = 1 << 20 };
@@ -23,11 +24,23 @@ uint32_t egress_resolver_address(const struct egress *egress)
 	return egress->resolver_fds ? egress->first + EGRESS_ROUTER_ADDRESS : 0;
 }
 
-/* The number of the shard, of the source address: as egress_address() made it. */
+/*
+ * The number of the shard, of the source address: as egress_address() made it, or of the block that
+ * a namespace of many has (network.c), which is of shard block % shards.
+ */
 static int filter_attach(const struct egress *egress, int fd, uint32_t networks_per_shard)
 {
 	struct sock_filter steps[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)SKF_NET_OFF + 12),
+		BPF_STMT(BPF_MISC | BPF_TAX, 0),
+		BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~(uint32_t)(POLICY_SHARED_V4_COUNT - 1)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, POLICY_SHARED_V4, 0, 5),
+		BPF_STMT(BPF_MISC | BPF_TXA, 0),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, POLICY_SHARED_V4),
+		BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, POLICY_SHARED_BLOCK),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, egress->resolver_count / 2),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+		BPF_STMT(BPF_MISC | BPF_TXA, 0),
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, egress->first),
 		BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, EGRESS_BLOCK),
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),

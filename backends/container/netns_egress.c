@@ -13,10 +13,13 @@
 #include "backends/container/netns.h"
 #include "backends/container/route.h"
 #include "backends/container/worker.h"
+#include "bpf/policy_shared.h"
 
 #define TRY(step, call) LAUNCH_TRY(&w->attempt, LAUNCH_STEP_##step, call)
 
-enum { PREFIX = 30 };
+enum { PREFIX = 30, BLOCK_PREFIX = 16 };
+
+_Static_assert(POLICY_SHARED_BLOCK == 1 << (32 - BLOCK_PREFIX), "a route leads to a block");
 
 static void peer_name(const struct worker *w, char name[static ROUTE_NAME_BYTES])
 {
@@ -44,7 +47,7 @@ static long inner_end(struct worker *w)
 	if (r >= 0)
 		r = end_furnish(w, (int)fd, "eth0", first + EGRESS_SANDBOX);
 	if (r >= 0)
-		r = TRY(EGRESS, route_default_add((int)fd, first + EGRESS_ROUTER));
+		r = TRY(EGRESS, route_via_add((int)fd, 0, 0, first + EGRESS_ROUTER));
 	(void)kernel_close((int)fd); /* acknowledged */
 	return r;
 }
@@ -60,6 +63,11 @@ static long outer_end(struct worker *w)
 		return fd;
 	peer_name(w, peer);
 	r = end_furnish(w, (int)fd, peer, first + EGRESS_ROUTER);
+	/* A namespace of many: a whole block of addresses is behind its end. */
+	if (r >= 0 && w->order.request.flags & LAUNCH_SHARED)
+		r = TRY(EGRESS,
+			route_via_add((int)fd, POLICY_SHARED_V4 + w->order.request.shared_address,
+				      BLOCK_PREFIX, first + EGRESS_SANDBOX));
 	(void)kernel_close((int)fd); /* acknowledged */
 	return r;
 }

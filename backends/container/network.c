@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "backends/container/container.h"
+#include "bpf/guard.h"
 #include "engine/base/cleanup.h"
 
 /*
@@ -40,8 +41,39 @@ static void network_link(struct network *network, enum network_state state)
 	network->in->counts[state]++;
 }
 
+/*
+ * Blocks of addresses of namespaces with a way out: a route of the router's leads to each. Block N
+ * of the host is shard N % shards' own. -EBUSY: they are all taken.
+ */
+static int block_take(struct networks *networks, struct network *network)
+{
+	const struct backend_options *options = &networks->owner->options;
+	const uint32_t shards = node_shards(options->node);
+	const uint32_t all = GUARD_SHARED_ADDRESSES / GUARD_SHARED_BLOCK;
+
+	for (uint32_t i = 0, block = options->shard; block < all; i++, block += shards) {
+		if (networks->blocks & 1ull << i)
+			continue;
+		networks->blocks |= 1ull << i;
+		network->first_address = block * GUARD_SHARED_BLOCK;
+		return 0;
+	}
+	return -EBUSY;
+}
+
+static void block_give(struct network *network)
+{
+	const uint32_t shards = node_shards(network->in->owner->options.node);
+
+	if (network->kind == BOX_NETWORK_SHARED && network->group.leads_out)
+		network->in->blocks &=
+			~(1ull << network->first_address / GUARD_SHARED_BLOCK / shards);
+}
+
 static void network_move(struct network *network, enum network_state state)
 {
+	if (state == NETWORK_EMPTY)
+		block_give(network);
 	network->previous->next = network->next;
 	network->next->previous = network->previous;
 	network->in->counts[network->state]--;
@@ -94,6 +126,12 @@ uint32_t networks_made(const struct networks *networks)
 
 static void network_replied(struct launch_call *call, const struct launch_reply *reply);
 
+static bool network_leads_out(const struct network *network)
+{
+	return network->kind == BOX_NETWORK_EGRESS ||
+	       (network->kind == BOX_NETWORK_SHARED && network->group.leads_out);
+}
+
 static void network_ask(struct network *network, enum launch_op op, enum team_class class)
 {
 	network->asking = true;
@@ -102,8 +140,9 @@ static void network_ask(struct network *network, enum launch_op op, enum team_cl
 							 .limit_ms = SPAWN_LIMIT_MS };
 	if (network->kind == BOX_NETWORK_SHARED)
 		network->call.request.flags |= LAUNCH_SHARED;
-	if (network->kind == BOX_NETWORK_EGRESS) {
-		network->call.request.flags = LAUNCH_EGRESS;
+	if (network_leads_out(network)) {
+		network->call.request.flags |= LAUNCH_EGRESS;
+		network->call.request.shared_address = network->first_address;
 		network->call.request.egress_address =
 			node_egress_address(network->in->owner->options.node, network->number);
 	}
@@ -122,11 +161,17 @@ static void wish_end(struct networks *networks, struct network_wish *wish, int e
 	wish->ready(wish, error);
 }
 
-static struct network_wish *group_wish(const struct networks *networks, uint32_t group)
+static bool group_is(const struct box_group *a, const struct box_group *b)
+{
+	return a->tenant == b->tenant && a->job == b->job && a->leads_out == b->leads_out;
+}
+
+static struct network_wish *group_wish(const struct networks *networks,
+				       const struct box_group *group)
 {
 	struct network_wish *wish = networks->queues[BOX_NETWORK_SHARED].first;
 
-	while (wish && wish->group != group)
+	while (wish && !group_is(&wish->group, group))
 		wish = wish->next;
 	return wish;
 }
@@ -141,7 +186,7 @@ static void group_made(struct network *network, int error)
 		network->users = 0;
 		network->at_ns = io_now_ns(network->in->owner->options.host->io);
 	}
-	while ((wish = group_wish(network->in, network->group))) {
+	while ((wish = group_wish(network->in, &network->group))) {
 		wish->network = error ? NULL : network;
 		network->users += !error;
 		wish_end(network->in, wish, error);
@@ -241,13 +286,13 @@ static void wish_add(struct networks *networks, struct network_wish *wish)
 	queue->count++;
 }
 
-static struct network *group_network(struct networks *networks, uint32_t group,
+static struct network *group_network(struct networks *networks, const struct box_group *group,
 				     enum network_state state)
 {
 	struct network *head = &networks->lists[state];
 
 	for (struct network *network = head->next; network != head; network = network->next)
-		if (network->kind == BOX_NETWORK_SHARED && network->group == group)
+		if (network->kind == BOX_NETWORK_SHARED && group_is(&network->group, group))
 			return network;
 	return NULL;
 }
@@ -257,7 +302,7 @@ struct network *network_take(struct networks *networks, struct network_wish *wis
 	struct network *network = NULL;
 
 	if (wish->kind == BOX_NETWORK_SHARED)
-		network = group_network(networks, wish->group, NETWORK_SHARED);
+		network = group_network(networks, &wish->group, NETWORK_SHARED);
 	else if (wish->kind == BOX_NETWORK_PRIVATE && !networks->queues[wish->kind].first)
 		network = network_first(networks, NETWORK_CLEAN);
 	networks->used |= wish->kind == BOX_NETWORK_PRIVATE;
@@ -401,18 +446,34 @@ static void networks_make_egress(struct networks *networks)
 	}
 }
 
+/* Has it got what a way out takes; else who wants it is refused at the next look. */
+static bool shared_leads_out(struct networks *networks, struct network *network,
+			     struct network_wish *wish)
+{
+	const bool has_room = networks->owner->slots.count < GUARD_SHARED_BLOCK &&
+			      node_egress_address(networks->owner->options.node, network->number) &&
+			      block_take(networks, network) == 0;
+
+	if (!has_room)
+		wish->until_ns = 0;
+	return has_room;
+}
+
 /* One for each group that waits. */
 static void networks_make_shared(struct networks *networks)
 {
-	const struct network_wish *wish = networks->queues[BOX_NETWORK_SHARED].first;
+	struct network_wish *wish = networks->queues[BOX_NETWORK_SHARED].first;
 	struct network *network;
 
 	for (; wish; wish = wish->next) {
-		if (group_network(networks, wish->group, NETWORK_MAKING))
+		if (group_network(networks, &wish->group, NETWORK_MAKING))
 			continue;
 		if (!networks_may_make(networks) ||
 		    !(network = network_first(networks, NETWORK_EMPTY)))
 			return;
+		network->first_address = 0;
+		if (wish->group.leads_out && !shared_leads_out(networks, network, wish))
+			continue;
 		network->wanted = false;
 		network->kind = BOX_NETWORK_SHARED;
 		network->group = wish->group;

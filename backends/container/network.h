@@ -58,10 +58,12 @@ struct network {
 	uint32_t number; /* in the vault */
 	enum network_state state;
 	uint32_t proofs;
-	bool asking;		   /* its call is under way */
-	bool wanted;		   /* making: for somebody who waits */
-	enum box_network kind;	   /* it is used again where that is PRIVATE */
-	uint32_t group, users;	   /* of a SHARED one */
+	bool asking;		/* its call is under way */
+	bool wanted;		/* making: for somebody who waits */
+	enum box_network kind;	/* it is used again where that is PRIVATE */
+	struct box_group group; /* of a SHARED one, as the next two */
+	uint32_t users;
+	uint32_t first_address;	   /* it has GUARD_SHARED_BLOCK from here on; or all from 0 on */
 	struct network_wish *wish; /* making with egress: for whom; NULL: not any more */
 	uint64_t at_ns; /* to prove again; ending: when that was late; shared: idle since */
 	int witness_fd; /* ending: readable as long as the kernel has it; -1: none */
@@ -73,8 +75,8 @@ struct network_wish {
 	struct network *network;
 	struct network_wish *next;
 	uint64_t until_ns;
-	enum box_network kind; /* EGRESS: made for this wish */
-	uint32_t group;	       /* SHARED */
+	enum box_network kind;	/* EGRESS: made for this wish */
+	struct box_group group; /* SHARED */
 	bool waiting;
 	struct network *making; /* EGRESS: it is under way */
 	/* error 0: wish->network is its own, or its group's. Never from inside network_take(). */
@@ -93,6 +95,7 @@ struct networks {
 	struct timer timer;
 	bool used, draining;
 	uint64_t made, reused, discarded, refused;
+	uint64_t blocks; /* of addresses, that namespaces with a way out have */
 };
 
 /* Networks first .. first + count - 1 of the vault. */

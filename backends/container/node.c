@@ -251,6 +251,11 @@ int node_vault_fd(const struct backend_node *node)
 	return node->vault.root_fd;
 }
 
+uint32_t node_shards(const struct backend_node *node)
+{
+	return node->options.shards;
+}
+
 uint32_t node_egress_address(const struct backend_node *node, uint32_t network)
 {
 	return egress_address(&node->egress, network);

@@ -198,9 +198,9 @@ long route_address_add(int fd, const char *name, uint32_t address, uint8_t prefi
 	return message_send(fd, &m);
 }
 
-long route_default_add(int fd, uint32_t gateway)
+long route_via_add(int fd, uint32_t destination, uint8_t prefix, uint32_t gateway)
 {
-	const uint32_t via = htonl(gateway);
+	const uint32_t to = htonl(destination), via = htonl(gateway);
 	struct message m;
 
 	message_begin(&m, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof m.route);
@@ -209,6 +209,9 @@ long route_default_add(int fd, uint32_t gateway)
 	m.route.rtm_protocol = RTPROT_STATIC;
 	m.route.rtm_scope = RT_SCOPE_UNIVERSE;
 	m.route.rtm_type = RTN_UNICAST;
+	m.route.rtm_dst_len = prefix; /* 0: everywhere */
+	if (prefix)
+		attribute_add(&m, RTA_DST, &to, sizeof to);
 	attribute_add(&m, RTA_GATEWAY, &via, sizeof via);
 	return message_send(fd, &m);
 }

@@ -18,6 +18,6 @@ long route_link_count(int fd, const char *name, uint64_t *ret_received, uint64_t
 long route_link_delete(int fd, const char *name); /* its peer goes too. -ENODEV */
 /* IPv4, in host byte order. */
 long route_address_add(int fd, const char *name, uint32_t address, uint8_t prefix);
-long route_default_add(int fd, uint32_t gateway);
+long route_via_add(int fd, uint32_t destination, uint8_t prefix, uint32_t gateway);
 /* A whole prefix is the machine's own, by this link: `address` in network order, 4 or 16 bytes. */
 long route_local_add(int fd, const char *name, const void *address, uint8_t prefix, int family);

@@ -282,7 +282,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	const struct request *request = creation->part->request;
 	const struct dsec_wire_create *c = &request->body.create;
 	const struct config *config = sandbox->shard->config;
-	const bool is_policed = c->network == DSEC_NETWORK_PRIVATE &&
+	const bool is_policed = network_leads_out(c->network) &&
 				policy_leads_out(creation->policy.policy);
 
 	sandbox->client = request->client;
@@ -305,8 +305,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.id_lo = sandbox->id.lo,
 		.whose = request->client,
 		.image = sandbox->image->number,
-		.network = is_policed ? BOX_NETWORK_EGRESS : network_of(sandbox->network),
-		.network_group = request->tenant->index, /* nobody else is in it */
+		.network = network_of(sandbox->network, is_policed),
+		.network_group = network_group_of(request, is_policed),
 		.is_policed = is_policed,
 		.asks_names = is_policed && sandbox->policy->guard.name_count &&
 			      sandbox->shard->resolver,

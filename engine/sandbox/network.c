@@ -15,6 +15,9 @@
 #include "engine/policy/policies.h"
 #include "engine/sandbox/create_policy.h"
 #include "engine/shard.h"
+#include "engine/tenant/tenant.h"
+
+#define LABEL_JOB "job"
 
 struct status network_check(const struct config *config, uint32_t network)
 {
@@ -48,11 +51,44 @@ struct status network_fits(const struct policy *policy, uint32_t network)
 	return create_invalid("network", -EACCES, modes[policy->network]);
 }
 
-enum box_network network_of(uint32_t network)
+bool network_leads_out(uint32_t network)
+{
+	return network == DSEC_NETWORK_PRIVATE || network == DSEC_NETWORK_SHARED;
+}
+
+/* Of the value of a create's label `job`; where it has none, of nothing. */
+static uint64_t job_hash(const struct request *request)
+{
+	const struct dsec_wire_items *labels = &request->body.create.labels;
+	const struct wire *w = &request->payload;
+	uint64_t hash = 14695981039346656037ull;
+	struct dsec_wire_ref key, value;
+	uint32_t cursor = 0;
+
+	while (wire_next(w, labels, &cursor, &key) > 0 &&
+	       wire_next(w, labels, &cursor, &value) > 0) {
+		if (key.bytes != strlen(LABEL_JOB) ||
+		    memcmp(w->payload + key.at, LABEL_JOB, key.bytes) != 0)
+			continue;
+		for (uint32_t i = 0; i < value.bytes; i++)
+			hash = (hash ^ (unsigned char)w->payload[value.at + i]) * 1099511628211ull;
+		break;
+	}
+	return hash;
+}
+
+struct box_group network_group_of(const struct request *request, bool is_policed)
+{
+	return (struct box_group){ .tenant = request->tenant->index,
+				   .job = job_hash(request),
+				   .leads_out = is_policed };
+}
+
+enum box_network network_of(uint32_t network, bool is_policed)
 {
 	switch (network) {
 	case DSEC_NETWORK_PRIVATE:
-		return BOX_NETWORK_PRIVATE;
+		return is_policed ? BOX_NETWORK_EGRESS : BOX_NETWORK_PRIVATE;
 	case DSEC_NETWORK_EGRESS_UNPOLICED:
 		return BOX_NETWORK_EGRESS;
 	case DSEC_NETWORK_SHARED:

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backends/backend.h"
@@ -19,7 +20,11 @@ struct shard;
 struct status network_check(const struct config *config, uint32_t network);
 /* It is not wider than the policy's. */
 struct status network_fits(const struct policy *policy, uint32_t network);
-enum box_network network_of(uint32_t network);
+/* By a policy's rules, if it has any. */
+bool network_leads_out(uint32_t network);
+enum box_network network_of(uint32_t network, bool is_policed);
+/* In network `shared`: of its tenant, and of the job that the create's label of that name says. */
+struct box_group network_group_of(const struct request *request, bool is_policed);
 
 /* Somebody who waits for it. Embedded; lives until ready(). */
 struct network_want {

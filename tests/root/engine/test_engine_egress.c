@@ -307,7 +307,7 @@ static bool policy_put(struct dsec *d, const char *document)
 }
 
 static const char out_document[] = "name: out\nphases: {verify: in}\n"
-				   "network:\n  mode: private\n  egress:\n"
+				   "network:\n  mode: shared\n  egress:\n"
 				   "    allow: [203.0.113.0/24 tcp/80, 169.254.0.0/16]\n"
 				   "    deny: [" OTHER "]\n";
 
@@ -321,11 +321,12 @@ static struct dsec_create_opts out_opts(void)
 	return opts;
 }
 
-static struct dsec_id out_make(struct dsec *d)
+static struct dsec_id out_make(struct dsec *d, uint32_t network)
 {
-	const struct dsec_create_opts opts = out_opts();
+	struct dsec_create_opts opts = out_opts();
 	struct dsec_id id = { 0 };
 
+	opts.network = network;
 	auto_made struct made made = create_run(d, &opts);
 
 	if (expect(made.created == 1))
@@ -337,11 +338,11 @@ static struct dsec_id out_make(struct dsec *d)
 
 static bool policies_put(struct engine *e)
 {
-	return policy_put(e->d, "name: in\nnetwork: {mode: private}\n") &&
+	return policy_put(e->d, "name: in\nnetwork: {mode: shared}\n") &&
 	       policy_put(e->d, out_document);
 }
 
-static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
+static void leads_where_it_allows(struct engine *e, uint32_t network)
 {
 	static const struct {
 		const char *address;
@@ -350,13 +351,10 @@ static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
 		{ INTERNET, 81 },	   { OTHER, 80 },
 		{ "169.254.169.254", 80 }, { "::ffff:169.254.169.254", 80 },
 		{ "100.100.100.200", 80 }, { HOST, 80 },
-		{ "10.200.0.1", 80 },
+		{ "10.200.0.1", 80 },	   { "10.64.0.1", 80 },
 	};
-	struct dsec_id id;
+	struct dsec_id id = out_make(e->d, network);
 
-	if (!policies_put(e))
-		return;
-	id = out_make(e->d);
 	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
 	for (unsigned i = 0; i < sizeof closed / sizeof *closed; i++)
 		expect(reads(e->d, id, closed[i].address, closed[i].port, ""));
@@ -364,6 +362,17 @@ static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
 
 	expect(ran_exited(&ran, 0) && !(ran.result->flags & DSEC_RESULT_UNPOLICED));
 	sandbox_end(e->d, id);
+}
+
+static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
+{
+	if (!policies_put(e))
+		return;
+	leads_where_it_allows(e, DSEC_NETWORK_PRIVATE);
+	/* For the first of them the engine loads what it keeps. */
+	sandbox_end(e->d, out_make(e->d, DSEC_NETWORK_SHARED));
+	engine_baseline(e);
+	leads_where_it_allows(e, DSEC_NETWORK_SHARED);
 }
 
 /* Whatever slot it was in: what comes after it has what it asked for, and no more. */
@@ -374,7 +383,8 @@ static void nothing_of_a_way_out_is_passed_on(struct engine *e)
 	if (!policies_put(e))
 		return;
 	for (int i = 0; i < 6; i++) {
-		struct dsec_id id = out_make(e->d);
+		struct dsec_id id =
+			out_make(e->d, i % 2 ? DSEC_NETWORK_SHARED : DSEC_NETWORK_PRIVATE);
 
 		expect(reads(e->d, id, INTERNET, 81, ""));
 		sandbox_end(e->d, id);
@@ -397,7 +407,7 @@ static void a_phase_whose_policy_has_no_way_out_leads_nowhere(struct engine *e)
 
 	if (!policies_put(e))
 		return;
-	id = out_make(e->d);
+	id = out_make(e->d, DSEC_NETWORK_SHARED);
 	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
 	expect(ticket_end(e->d, dsec_phase(e->d, NULL, id, &opts)).code == DSEC_OK);
 	expect(reads(e->d, id, INTERNET, 80, ""));

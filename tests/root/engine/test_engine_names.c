@@ -33,20 +33,20 @@ static bool policy_put(struct dsec *d, const char *document)
 	return expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
 }
 
-static struct dsec_id named_make(struct dsec *d)
+static struct dsec_id named_in(struct dsec *d, uint32_t network)
 {
 	struct dsec_create_opts opts = create_opts(1);
 	struct dsec_id id = { 0 };
 
-	(void)policy_put(d, "name: less\nnetwork:\n  mode: private\n  egress:\n"
+	(void)policy_put(d, "name: less\nnetwork:\n  mode: shared\n  egress:\n"
 			    "    allow: [mixed.example tcp/80]\n    deny: [" OTHER "]\n");
-	if (!policy_put(d, "name: named\nphases: {later: less}\nnetwork:\n  mode: private\n"
+	if (!policy_put(d, "name: named\nphases: {later: less}\nnetwork:\n  mode: shared\n"
 			   "  egress:\n    allow: [api.example tcp/80, .mirror.example tcp/80,\n"
 			   "      rebind.example, mixed.example tcp/80, big.example tcp/80-81,\n"
 			   "      slow.example]\n    deny: [" OTHER "]\n"
 			   "anomalies: {dns-tunnel: {limit: 6}}\n"))
 		return id;
-	opts.network = DSEC_NETWORK_PRIVATE;
+	opts.network = network;
 	opts.policy = "named";
 	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
 	auto_made struct made made = create_run(d, &opts);
@@ -56,6 +56,11 @@ static struct dsec_id named_make(struct dsec *d)
 	else
 		note("%s: %s", made.trouble.step, made.trouble.detail);
 	return id;
+}
+
+static struct dsec_id named_make(struct dsec *d)
+{
+	return named_in(d, DSEC_NETWORK_PRIVATE);
 }
 
 static bool says(struct dsec *d, struct dsec_id id, const char *script, const char *expected)
@@ -244,6 +249,25 @@ static void an_engine_that_died_is_followed_by_one_that_answers(struct engine *e
 	sandbox_end(e->d, id);
 }
 
+/* On both shards: each of them hears its own. */
+static void those_in_one_namespace_ask_each_for_itself(struct engine *e)
+{
+	struct dsec_id ids[4];
+
+	/* For the first of them the engine loads what it keeps. */
+	sandbox_end(e->d, named_in(e->d, DSEC_NETWORK_SHARED));
+	engine_baseline(e);
+	for (int i = 0; i < 4; i++)
+		ids[i] = named_in(e->d, DSEC_NETWORK_SHARED);
+	for (int i = 0; i < 4; i++) {
+		expect(reaches(e->d, ids[i], INTERNET, 80, false));
+		expect(reaches(e->d, ids[i], "api.example", 80, true));
+		expect(reaches(e->d, ids[i], INTERNET, 80, true));
+	}
+	for (int i = 0; i < 4; i++)
+		sandbox_end(e->d, ids[i]);
+}
+
 static const struct claim claims[] = {
 	CLAIM(a_name_is_reached_once_it_was_asked_for_and_no_address_before),
 	CLAIM(a_name_that_nothing_allows_is_refused_and_nobody_hears_of_it),
@@ -251,6 +275,7 @@ static const struct claim claims[] = {
 	CLAIM(an_answer_that_is_cut_is_asked_for_by_tcp),
 	CLAIM(a_flood_of_one_leaves_another_served),
 	CLAIM(a_phase_forgets_what_was_learned_before),
+	CLAIM(those_in_one_namespace_ask_each_for_itself),
 };
 
 static const struct claim claims_hurt[] = {

@@ -344,7 +344,7 @@ static void room_told(void *context, const struct policy_violation *v)
 
 Test(shared, connections_hold_bytes_until_they_end_and_have_a_cap_that_is_told)
 {
-	const struct guard_shared what = { 3, 512, ROOM_DATAGRAMS, ROOM };
+	const struct guard_shared what = { 3, 512, ROOM_DATAGRAMS, ROOM, false };
 	struct guard_violations *stream;
 	uint32_t hooks = 0;
 	int r;
@@ -442,7 +442,8 @@ Test(shared, flows_are_cut_of_one_whether_they_have_an_address_or_not)
 	if (r == -EOPNOTSUPP)
 		cr_skip("this kernel ends no sockets by iterators");
 	cr_expect_eq(r, 0);
-	cr_expect_eq(count, 4);
+	/* The reset of one end may end the other. */
+	cr_expect(count == 3 || count == 4, "%u", count);
 	cr_expect_eq(talker_end(&talkers[0]), 0);
 	cr_expect_eq(talker_end(&talkers[1]), 1, "a neighbour's were cut");
 }
@@ -480,8 +481,9 @@ Test(shared, a_port_is_counted_where_it_was_taken_and_until_its_socket_ends)
 Test(shared, it_ends_with_network_set_and_is_refused_when_wrong)
 {
 	const struct guard_shared wrong[] = {
-		{ 0, 1, 1, 1 }, { GUARD_SHARED_ADDRESSES, 1, 1, 1 }, { 1, 0, 1, 1 }, { 1, 1, 0, 1 },
-		{ 1, 1, 1, 0 },
+		{ 0, 1, 1, 1, false }, { GUARD_SHARED_ADDRESSES, 1, 1, 1, false },
+		{ 1, 0, 1, 1, false }, { 1, 1, 0, 1, false },
+		{ 1, 1, 1, 0, true },
 	};
 	struct guard_shared_counts counts;
 
