@@ -6,7 +6,10 @@
  */
 #include "engine/events/news.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,11 +153,29 @@ void news_of_exec(const struct exec *exec, uint32_t topic)
 							NULL });
 }
 
-/* A path as people write it, of names from the last to the first; a name as it is. */
+/* "192.0.2.1 tcp/443" */
+static uint32_t address_write(const struct policy_violation *v, char ret[static POLICY_TEXT_BYTES])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	const bool is_v4 = !memcmp(v->address, mapped, sizeof mapped);
+	char address[INET6_ADDRSTRLEN] = "";
+
+	(void)inet_ntop(is_v4 ? AF_INET : AF_INET6, v->address + (is_v4 ? sizeof mapped : 0),
+			address, sizeof address); /* fits, as below */
+	return (uint32_t)snprintf(ret, POLICY_TEXT_BYTES, "%s %s/%u", address,
+				  v->protocol == IPPROTO_TCP ? "tcp" : "udp", v->port);
+}
+
+/*
+ * A path as people write it, of names from the last to the first; a name as it is; or where it was
+ * to go.
+ */
 static uint32_t text_write(const struct policy_violation *v, char ret[static POLICY_TEXT_BYTES])
 {
 	uint32_t bytes = v->text_bytes, used = 0;
 
+	if (v->text_kind == POLICY_TEXT_NONE && v->family)
+		return address_write(v, ret);
 	if (bytes > POLICY_TEXT_BYTES)
 		bytes = POLICY_TEXT_BYTES;
 	if (v->text_kind == POLICY_TEXT_NAME)

@@ -6,34 +6,32 @@
 #include "engine/integrity/anomaly.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "bpf/policy.h"
 
-const struct anomaly_rules
-	anomaly_defaults = { .rules = {
-				     [DSEC_ANOMALY_PROTECTED_WRITE] = { "protected-write", 1, 0,
-									ANOMALY_TAINT },
-				     [DSEC_ANOMALY_DANGEROUS_IOCTL] = { "dangerous-ioctl", 1, 0,
-									ANOMALY_TAINT },
-				     [DSEC_ANOMALY_PORT_SCAN] = { "port-scan", 16, 60,
-								  ANOMALY_TAINT },
-				     [DSEC_ANOMALY_HUNTING] = { "hunting", 3, 60, ANOMALY_TAINT },
-				     [DSEC_ANOMALY_OUTSIDE_PTRACE] = { "outside-ptrace", 1, 0,
-								       ANOMALY_TAINT },
-				     [DSEC_ANOMALY_OUTSIDE_SIGNAL] = { "outside-signal", 8, 60,
-								       ANOMALY_NOTE },
-				     [DSEC_ANOMALY_SOCKET_PROBING] = { "socket-probing", 3, 60,
-								       ANOMALY_TAINT },
-				     [DSEC_ANOMALY_OFFLINE_SOCKETS] = { "offline-sockets", 100, 60,
-									ANOMALY_NOTE },
-				     [DSEC_ANOMALY_VERIFY_TAMPER] = { "verify-tamper", 1, 0,
-								      ANOMALY_TAINT },
-				     [DSEC_ANOMALY_STORM] = { "storm", 8, 60, ANOMALY_NOTE },
-				     [DSEC_ANOMALY_DNS_TUNNEL] = { "dns-tunnel", 20, 60,
-								   ANOMALY_TAINT },
-			     } };
+#define RULE(which, name, limit, window_s, severity)                                               \
+	[DSEC_ANOMALY_##which] = { name, limit, window_s, ANOMALY_##severity }
+
+const struct anomaly_rules anomaly_defaults = {
+	.rules = {
+		RULE(PROTECTED_WRITE, "protected-write", 1, 0, TAINT),
+		RULE(DANGEROUS_IOCTL, "dangerous-ioctl", 1, 0, TAINT),
+		RULE(PORT_SCAN, "port-scan", 16, 60, TAINT),
+		RULE(HUNTING, "hunting", 3, 60, TAINT),
+		RULE(OUTSIDE_PTRACE, "outside-ptrace", 1, 0, TAINT),
+		RULE(OUTSIDE_SIGNAL, "outside-signal", 8, 60, NOTE),
+		RULE(SOCKET_PROBING, "socket-probing", 3, 60, TAINT),
+		RULE(OFFLINE_SOCKETS, "offline-sockets", 100, 60, NOTE),
+		RULE(VERIFY_TAMPER, "verify-tamper", 1, 0, TAINT),
+		RULE(STORM, "storm", 8, 60, NOTE),
+		RULE(DNS_TUNNEL, "dns-tunnel", 20, 60, TAINT),
+		RULE(BYTES_PER_DESTINATION, "bytes-per-destination", 64, 0, NOTE),
+		RULE(VCS_DIRECT, "vcs-direct", 1, 0, NOTE),
+	},
+};
 
 /* Which rule a violation counts for; DSEC_ANOMALIES: none. */
 static enum dsec_anomaly rule_of(const struct policy_violation *v)
@@ -72,6 +70,12 @@ static enum dsec_anomaly rule_of(const struct policy_violation *v)
 	default: /* POLICY_HOOK_BYTECODE among them: honest programs do it */
 		return DSEC_ANOMALIES;
 	}
+}
+
+/* Ports of ssh, svn and git: who goes there fetches past every mirror. */
+static bool port_is_vcs(uint16_t port, uint8_t protocol)
+{
+	return protocol == IPPROTO_TCP && (port == 22 || port == 3690 || port == 9418);
 }
 
 /* A write to what is judged is more than one to what is only kept. */
@@ -130,21 +134,77 @@ static uint32_t count_add(struct anomaly_state *state, const struct anomaly_rule
 	return bit;
 }
 
+static uint32_t rule_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
+			   enum dsec_anomaly which, const struct policy_violation *v,
+			   uint64_t times)
+{
+	if (which == DSEC_ANOMALIES || rules->rules[which].severity == ANOMALY_OFF)
+		return 0;
+	if (window_begins(&state->counts[which], &rules->rules[which], v->time_ns) &&
+	    which == DSEC_ANOMALY_PORT_SCAN)
+		state->destination_count = 0;
+	if (which == DSEC_ANOMALY_PORT_SCAN)
+		times = destination_is_new(state, v);
+	return count_add(state, rules, which, times);
+}
+
 uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
 		       const struct policy_violation *violation, uint64_t times)
 {
 	const enum dsec_anomaly which = rule_among(rules, violation);
+	uint32_t raised;
 
 	if (violation->verdict == POLICY_AUDITED)
 		return 0; /* it was allowed */
-	if (which == DSEC_ANOMALIES || rules->rules[which].severity == ANOMALY_OFF)
+	raised = rule_judge(state, rules, which, violation, times);
+	if (which == DSEC_ANOMALY_PORT_SCAN && port_is_vcs(violation->port, violation->protocol))
+		raised |= rule_judge(state, rules, DSEC_ANOMALY_VCS_DIRECT, violation, times);
+	return raised;
+}
+
+static bool is_service(const struct anomaly_rules *rules, uint32_t rule)
+{
+	return rule && rule <= ANOMALY_RULES_MAX &&
+	       rules->services[(rule - 1) / 64] >> (rule - 1) % 64 & 1;
+}
+
+/* Where most went stands first. */
+static uint32_t bytes_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
+			    const struct dsec_egress *egress)
+{
+	const enum dsec_anomaly which = DSEC_ANOMALY_BYTES_PER_DESTINATION;
+	const uint64_t limit = rules->rules[which].limit ? rules->rules[which].limit : 1;
+
+	if (!egress->flow_count || rules->rules[which].severity == ANOMALY_OFF ||
+	    egress->flows[0].bytes >> 20 < limit || state->raised & 1u << which)
 		return 0;
-	if (window_begins(&state->counts[which], &rules->rules[which], violation->time_ns) &&
-	    which == DSEC_ANOMALY_PORT_SCAN)
-		state->destination_count = 0;
-	if (which == DSEC_ANOMALY_PORT_SCAN)
-		times = destination_is_new(state, violation);
-	return count_add(state, rules, which, times);
+	state->raised |= 1u << which;
+	return 1u << which;
+}
+
+uint32_t anomaly_flows(struct anomaly_state *state, const struct anomaly_rules *rules,
+		       const struct dsec_egress *egress, uint64_t time_ns,
+		       uint32_t ret_at[static DSEC_ANOMALIES])
+{
+	const struct anomaly_rule *vcs = &rules->rules[DSEC_ANOMALY_VCS_DIRECT];
+	uint32_t raised = bytes_judge(state, rules, egress), count = 0;
+
+	ret_at[DSEC_ANOMALY_BYTES_PER_DESTINATION] = 0;
+	for (uint32_t i = 0; i < egress->flow_count && vcs->severity != ANOMALY_OFF; i++) {
+		const struct dsec_flow *flow = &egress->flows[i];
+
+		if (!port_is_vcs(flow->port, flow->protocol) || is_service(rules, flow->rule))
+			continue;
+		ret_at[DSEC_ANOMALY_VCS_DIRECT] = i;
+		count++;
+	}
+	if (count > state->vcs_flows) {
+		(void)window_begins(&state->counts[DSEC_ANOMALY_VCS_DIRECT], vcs, time_ns);
+		raised |=
+			count_add(state, rules, DSEC_ANOMALY_VCS_DIRECT, count - state->vcs_flows);
+		state->vcs_flows = count;
+	}
+	return raised;
 }
 
 uint32_t anomaly_happened(struct anomaly_state *state, const struct anomaly_rules *rules,

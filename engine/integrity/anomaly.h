@@ -26,6 +26,8 @@ struct anomaly_rules {
 	struct anomaly_rule rules[DSEC_ANOMALIES]; /* by enum dsec_anomaly */
 	/* Bit per rule of the policy, from 0, whose files are judged: files.verify. */
 	uint64_t judged[ANOMALY_RULES_MAX / 64];
+	/* The same of those that are a service: network.egress.allow. */
+	uint64_t services[ANOMALY_RULES_MAX / 64];
 };
 
 /* What a policy's section `anomalies` does not say is as here. */
@@ -38,7 +40,8 @@ struct anomaly_state {
 	struct anomaly_count {
 		uint64_t since_ns, count;
 	} counts[DSEC_ANOMALIES];
-	uint32_t raised; /* bits 1 << enum dsec_anomaly */
+	uint32_t raised;    /* bits 1 << enum dsec_anomaly */
+	uint32_t vcs_flows; /* that were counted */
 	uint32_t destination_count;
 	struct anomaly_destination {
 		uint8_t address[16];
@@ -52,6 +55,13 @@ struct anomaly_state {
  */
 uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *rules,
 		       const struct policy_violation *violation, uint64_t times);
+/*
+ * What went out so far, where most of it went; as above, and ret_at[rule] says which flow it was.
+ * Limits of bytes-per-destination are MiB, and its window is the sandbox's life.
+ */
+uint32_t anomaly_flows(struct anomaly_state *state, const struct anomaly_rules *rules,
+		       const struct dsec_egress *egress, uint64_t time_ns,
+		       uint32_t ret_at[static DSEC_ANOMALIES]);
 /*
  * What counts by itself happened once more: it was frozen for making processes too fast, or asked
  * for a name that looks like data; as above. Times are of any one clock.

@@ -18,6 +18,7 @@
 #include "engine/events/news.h"
 #include "engine/exec/exec_state.h"
 #include "engine/integrity/anomaly.h"
+#include "engine/sandbox/outflow.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
 
@@ -285,6 +286,35 @@ static void tallies_tell(struct sandbox *sandbox)
 	}
 }
 
+/* What is allowed breaks no rule; what it comes to is judged here, for who has a way out. */
+static void egress_judge(struct sandbox *sandbox)
+{
+	const struct anomaly_rules *rules = sandbox_anomalies(sandbox);
+	struct dsec_egress egress = { 0 };
+	const uint64_t now_ns = io_now_ns(sandbox->shard->io);
+	uint32_t raised, at[DSEC_ANOMALIES] = { 0 };
+	struct account *account;
+
+	if (outflow_is_policed(sandbox))
+		outflow_read_places(sandbox, &egress);
+	account = egress.flow_count ? account_of(sandbox) : NULL;
+	raised = account ? anomaly_flows(&account->state, rules, &egress, now_ns, at) : 0;
+	for (uint32_t i = 0; i < DSEC_ANOMALIES; i++) {
+		const struct dsec_flow *flow = &egress.flows[at[i]];
+		struct policy_violation passed = { .time_ns = now_ns,
+						   .count = flow->bytes,
+						   .rule = flow->rule,
+						   .hook = POLICY_HOOK_SEND,
+						   .family = 6,
+						   .port = flow->port,
+						   .protocol = flow->protocol };
+
+		memcpy(passed.address, flow->address, sizeof passed.address);
+		if (raised >> i & 1)
+			anomalies_tell(sandbox, &passed, 0, 1u << i);
+	}
+}
+
 void integrity_settle(struct sandbox *sandbox)
 {
 	struct integrity *integrity = &sandbox->shard->integrity;
@@ -295,6 +325,7 @@ void integrity_settle(struct sandbox *sandbox)
 		violations_read(integrity);
 	tallies_tell(sandbox);
 	own_tell(sandbox);
+	egress_judge(sandbox);
 }
 
 void integrity_emptied(struct shard *shard, uint64_t cgroup_id)

@@ -14,6 +14,7 @@
 #include "engine/request/selection.h"
 #include "engine/shard.h"
 #include "engine/tenant/tenancy.h"
+#include "engine/sandbox/outflow.h"
 #include "engine/sandbox/usage.h"
 
 static struct status field_invalid(const char *table, const char *field)
@@ -286,7 +287,13 @@ static void stats_row(struct part *part, struct sandbox *sandbox, const struct b
 	struct emission e = {
 		.kind = DSEC_EV_ROW, .subject = sandbox->id, .body = &body, .bytes = sizeof body
 	};
+	struct dsec_egress egress;
 
+	outflow_read(sandbox, &egress);
+	body.egress_connections = egress.connections;
+	body.egress_refused = egress.refused;
+	body.egress_dropped = egress.dropped;
+	body.egress_capped = egress.capped;
 	if (error)
 		e = (struct emission){ .kind = DSEC_EV_ROW,
 				       .subject = sandbox->id,

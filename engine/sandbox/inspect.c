@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "engine/sandbox/outflow.h"
 #include "engine/sandbox/ended.h"
 #include "engine/image/image.h"
 #include "engine/integrity/integrity.h"
@@ -104,6 +105,7 @@ static void inspect_read(struct part *part, struct sandbox *sandbox, const struc
 	answer.body.disk_bytes = usage->disk_bytes;
 	answer.body.inodes = usage->inodes;
 	answer.body.oom_kills = usage->oom_kills;
+	outflow_read_places(sandbox, &answer.body.egress);
 	answer_send(part, &answer);
 }
 

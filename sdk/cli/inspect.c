@@ -1,4 +1,5 @@
 /* `dsec inspect`: one sandbox, while it lives and afterwards. Called by main.c. */
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,6 +10,70 @@
 #include "sdk/cli/settings.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
+
+enum { FLOW_TEXT_BYTES = INET6_ADDRSTRLEN + 16 };
+
+/* "192.0.2.1 tcp/443" */
+static void flow_text(const struct dsec_flow *flow, char ret[static FLOW_TEXT_BYTES])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	const bool is_v4 = !memcmp(flow->address, mapped, sizeof(mapped));
+	char address[INET6_ADDRSTRLEN] = "";
+
+	(void)inet_ntop(is_v4 ? AF_INET : AF_INET6, flow->address + (is_v4 ? sizeof(mapped) : 0),
+			address, sizeof(address)); /* fits, as below */
+	(void)snprintf(ret, FLOW_TEXT_BYTES, "%s %s/%u", address,
+		       flow->protocol == IPPROTO_TCP ? "tcp" : "udp", flow->port);
+}
+
+/* As many as there are places for, whatever the engine says. */
+static uint32_t flow_count(const struct dsec_egress *egress)
+{
+	const uint32_t room = sizeof(egress->flows) / sizeof(egress->flows[0]);
+
+	return egress->flow_count < room ? egress->flow_count : room;
+}
+
+static json_t *egress_json(const struct dsec_egress *egress)
+{
+	json_t *object = json_object(), *flows = json_array();
+
+	(void)json_object_set_new(object, "sent_bytes", json_amount(egress->sent_bytes));
+	(void)json_object_set_new(object, "connections", json_amount(egress->connections));
+	(void)json_object_set_new(object, "refused", json_amount(egress->refused));
+	(void)json_object_set_new(object, "dropped", json_amount(egress->dropped));
+	(void)json_object_set_new(object, "capped", json_amount(egress->capped));
+	for (uint32_t at = 0; at < flow_count(egress); at++) {
+		json_t *flow = json_object();
+		char text[FLOW_TEXT_BYTES];
+
+		flow_text(&egress->flows[at], text);
+		(void)json_object_set_new(flow, "to", json_string(text));
+		(void)json_object_set_new(flow, "bytes", json_amount(egress->flows[at].bytes));
+		(void)json_object_set_new(flow, "rule", json_integer(egress->flows[at].rule));
+		(void)json_array_append_new(flows, flow);
+	}
+	(void)json_object_set_new(object, "flows", flows);
+	return object;
+}
+
+static void egress_show(const struct dsec_egress *egress)
+{
+	char text[FLOW_TEXT_BYTES], bytes[VALUE_TEXT_BYTES];
+
+	if (!(egress->sent_bytes | egress->refused | egress->dropped | egress->capped))
+		return;
+	value_print_bytes(egress->sent_bytes, bytes);
+	(void)printf("%-12s %s sent, %" PRIu64 " connections, %" PRIu64 " calls refused, %" PRIu64
+		     " packets dropped, %" PRIu64 " capped\n",
+		     "egress", bytes, egress->connections, egress->refused, egress->dropped,
+		     egress->capped);
+	for (uint32_t at = 0; at < flow_count(egress); at++) {
+		flow_text(&egress->flows[at], text);
+		value_print_bytes(egress->flows[at].bytes, bytes);
+		(void)printf("%-12s %s to %s\n", "", bytes, text);
+	}
+}
 
 static json_t *inspected_json(const struct dsec_inspected *seen)
 {
@@ -41,6 +106,7 @@ static json_t *inspected_json(const struct dsec_inspected *seen)
 	(void)json_object_set_new(object, "disk_used_bytes", json_amount(seen->disk_bytes));
 	(void)json_object_set_new(object, "inodes_used", json_amount(seen->inodes));
 	(void)json_object_set_new(object, "oom_kills", json_amount(seen->oom_kills));
+	(void)json_object_set_new(object, "egress", egress_json(&seen->egress));
 	settings_add(object, &seen->settings);
 	labels_add(object, seen->labels, seen->label_count);
 	return object;
@@ -148,6 +214,7 @@ static void inspected_show(const struct dsec_inspected *seen)
 	bytes_show("disk", seen->disk_bytes, seen->settings.disk_bytes);
 	inodes_show(seen->inodes, seen->settings.inodes);
 	limits_show(&seen->settings);
+	egress_show(&seen->egress);
 	for (uint32_t at = 0; at < seen->label_count; at++) {
 		(void)printf("%-12s ", at ? "" : "labels");
 		value_write(stdout, seen->labels[at].key);

@@ -196,7 +196,8 @@ const char *anomaly_name(uint32_t anomaly)
 	static const char *const names[DSEC_ANOMALIES] = {
 		"protected-write", "dangerous-ioctl", "port-scan",	"hunting",
 		"outside-ptrace",  "outside-signal",  "socket-probing", "offline-sockets",
-		"verify-tamper",   "storm",	      "dns-tunnel",
+		"verify-tamper",   "storm",	      "dns-tunnel",	"bytes-per-destination",
+		"vcs-direct",
 	};
 
 	return anomaly < DSEC_ANOMALIES ? names[anomaly] : "other";

@@ -26,6 +26,6 @@ const char *reason_name(uint32_t reason);
 /* Of an anomaly rule, and of what a program tried. */
 const char *anomaly_name(uint32_t anomaly);
 const char *hook_name(uint32_t hook);
-enum { INTEGRITY_TEXT_BYTES = 160 };
+enum { INTEGRITY_TEXT_BYTES = 256 };
 /* "clean", or "tainted[port-scan, hunting]". */
 void integrity_text(uint32_t tainted, char ret_text[INTEGRITY_TEXT_BYTES]);

@@ -55,6 +55,11 @@ static void usage_json(const struct dsec_usage *usage)
 				  json_amount(usage->network_received_bytes));
 	(void)json_object_set_new(object, "network_sent_bytes",
 				  json_amount(usage->network_sent_bytes));
+	(void)json_object_set_new(object, "egress_connections",
+				  json_amount(usage->egress_connections));
+	(void)json_object_set_new(object, "egress_refused", json_amount(usage->egress_refused));
+	(void)json_object_set_new(object, "egress_dropped", json_amount(usage->egress_dropped));
+	(void)json_object_set_new(object, "egress_capped", json_amount(usage->egress_capped));
 	(void)json_object_set_new(object, "throttles", json_amount(usage->throttles));
 	(void)json_object_set_new(object, "throttled_us", json_amount(usage->throttled_us));
 	(void)json_object_set_new(object, "execs_running", json_amount(usage->execs_running));

@@ -140,6 +140,7 @@ static int inspected_take(struct event *event, struct payload payload)
 	seen->labels = event->labels;
 	seen->tainted = wire.tainted;
 	seen->phase_version = wire.phase_version;
+	seen->egress = wire.egress;
 	return r;
 }
 
@@ -390,8 +391,7 @@ BODY_SAME(dsec_progress, dsec_wire_progress, bytes);
 BODY_SAME(dsec_progress, dsec_wire_progress, read_bytes);
 BODY_SAME(dsec_usage, dsec_wire_stats, id);
 BODY_SAME(dsec_usage, dsec_wire_stats, inodes);
-BODY_SAME(dsec_usage, dsec_wire_stats, network_sent_bytes);
-BODY_SAME(dsec_usage, dsec_wire_stats, throttled_us);
+BODY_SAME(dsec_usage, dsec_wire_stats, egress_capped);
 BODY_SAME(dsec_holdings, dsec_wire_check, sandboxes);
 BODY_SAME(dsec_holdings, dsec_wire_check, callback_max_ns);
 BODY_SAME(dsec_holdings, dsec_wire_check, launchers_lost);

@@ -77,3 +77,21 @@ bool guard_shared_is_loaded(const struct guard *guard)
 {
 	return guard != NULL;
 }
+
+int guard_egress_counts(const struct guard *guard, uint64_t cgroup_id,
+			struct guard_egress_counts *ret)
+{
+	(void)guard;
+	(void)cgroup_id;
+	(void)ret;
+	return -EOPNOTSUPP;
+}
+
+int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id,
+		       struct guard_egress_flow ret[static GUARD_EGRESS_FLOWS_MAX])
+{
+	(void)guard;
+	(void)cgroup_id;
+	(void)ret;
+	return -EOPNOTSUPP;
+}

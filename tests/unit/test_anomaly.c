@@ -2,6 +2,7 @@
 #include "engine/integrity/anomaly.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 
 #include <criterion/criterion.h>
 
@@ -133,6 +134,75 @@ Test(anomaly, a_storm_is_one_that_goes_on_and_bursts_far_apart_are_none)
 				      10 * second_ns),
 		     0, "told once");
 	cr_expect_eq(anomaly_taints(&anomaly_defaults, storm), 0);
+}
+
+static struct dsec_egress egress_with(uint16_t port, uint64_t bytes, uint32_t rule)
+{
+	return (struct dsec_egress){
+		.flow_count = 2,
+		.flows = { { .port = 443, .protocol = IPPROTO_TCP, .rule = 1, .bytes = bytes },
+			   { .port = port, .protocol = IPPROTO_TCP, .rule = rule, .bytes = 1 } },
+	};
+}
+
+Test(anomaly, much_to_one_place_is_noted_once)
+{
+	const uint32_t bit = 1u << DSEC_ANOMALY_BYTES_PER_DESTINATION;
+	struct dsec_egress egress = egress_with(443, (64ull << 20) - 1, 1);
+	struct anomaly_rules rules = anomaly_defaults;
+	struct anomaly_state state = { 0 };
+	uint32_t at[DSEC_ANOMALIES] = { 9 };
+
+	cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), 0);
+	egress.flows[0].bytes++;
+	cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), bit);
+	cr_expect_eq(at[DSEC_ANOMALY_BYTES_PER_DESTINATION], 0);
+	cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), 0, "it is raised once");
+	cr_expect_eq(anomaly_taints(&rules, bit), 0);
+	rules.rules[DSEC_ANOMALY_BYTES_PER_DESTINATION].severity = ANOMALY_OFF;
+	state = (struct anomaly_state){ 0 };
+	cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), 0);
+}
+
+Test(anomaly, vcs_ports_are_told_refused_or_reached_unless_they_are_a_service)
+{
+	const uint32_t bit = 1u << DSEC_ANOMALY_VCS_DIRECT;
+	struct dsec_egress egress = egress_with(9418, 1, 70);
+	struct anomaly_rules rules = anomaly_defaults;
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_CONNECT, 0);
+	uint32_t at[DSEC_ANOMALIES] = { 0 };
+
+	rules.services[1] = 1ull << 5;
+	cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), 0, "a service");
+	rules.services[1] = 0;
+	cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), bit);
+	cr_expect_eq(at[DSEC_ANOMALY_VCS_DIRECT], 1);
+	rules.rules[DSEC_ANOMALY_VCS_DIRECT].limit = 2;
+	state = (struct anomaly_state){ 0 };
+	for (int i = 0; i < 3; i++)
+		cr_expect_eq(anomaly_flows(&state, &rules, &egress, SECOND_NS, at), 0,
+			     "counted once");
+	v.port = 22;
+	v.protocol = IPPROTO_UDP;
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), 0);
+	v.protocol = IPPROTO_TCP;
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), bit, "one more, refused");
+	v.port = 443;
+	state = (struct anomaly_state){ 0 };
+	cr_expect_eq(anomaly_judge(&state, &rules, &v, 5), 0);
+}
+
+Test(anomaly, what_a_cap_stops_is_no_scan)
+{
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_CONNECT, 0);
+
+	v.rule = POLICY_RULE_EGRESS_CAP;
+	for (uint16_t i = 0; i < 40; i++) {
+		v.port = i;
+		cr_expect_eq(judge(&state, &v, 1), 0);
+	}
 }
 
 Test(anomaly, every_rule_has_a_name_a_limit_and_a_severity)

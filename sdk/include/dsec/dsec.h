@@ -476,6 +476,8 @@ struct dsec_usage {
 	uint64_t network_received_bytes, network_sent_bytes; /* by its way out */
 	/* How often, and for how long in all, it was frozen because it made processes too fast. */
 	uint64_t throttles, throttled_us;
+	/* As in dsec_egress. */
+	uint64_t egress_connections, egress_refused, egress_dropped, egress_capped;
 };
 
 /* Read now, not remembered. Events: a DSEC_EV_ROW per sandbox, then DSEC_EV_DONE. */
@@ -516,6 +518,7 @@ struct dsec_inspected {
 	struct dsec_bytes policy;      /* its name */
 	struct dsec_bytes phase;       /* as in dsec_row */
 	uint64_t phase_version;
+	struct dsec_egress egress;
 };
 
 /*

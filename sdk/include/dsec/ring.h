@@ -509,6 +509,7 @@ struct dsec_wire_stats {
 	uint64_t network_received_bytes, network_sent_bytes; /* by its way out */
 	/* How often, and for how long in all, it was frozen because it made processes too fast. */
 	uint64_t throttles, throttled_us;
+	uint64_t egress_connections, egress_refused, egress_dropped, egress_capped;
 };
 
 /*
@@ -530,6 +531,7 @@ struct dsec_wire_inspect {
 	uint32_t tainted, reserved0; /* as in dsec_wire_result */
 	uint64_t phase_version;
 	struct dsec_wire_ref phase;
+	struct dsec_egress egress;
 };
 
 /* Body of CAPABILITIES' DONE. */
@@ -578,7 +580,7 @@ DSEC__ASSERT(sizeof(struct dsec_wire_image_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_change) == 160);
-DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 320);
+DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 880);
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

@@ -4,6 +4,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -120,7 +122,30 @@ enum dsec_anomaly {
 	DSEC_ANOMALY_VERIFY_TAMPER = 8,
 	DSEC_ANOMALY_STORM = 9,
 	DSEC_ANOMALY_DNS_TUNNEL = 10,
-	DSEC_ANOMALIES = 11,
+	DSEC_ANOMALY_BYTES_PER_DESTINATION = 11,
+	DSEC_ANOMALY_VCS_DIRECT = 12,
+	DSEC_ANOMALIES = 13,
+};
+
+/* How much went to one place by a policy's way out. */
+struct dsec_flow {
+	uint8_t address[16]; /* IPv4 as ::ffff:a.b.c.d */
+	uint16_t port;
+	uint8_t protocol; /* IPPROTO_TCP, _UDP */
+	uint8_t reserved;
+	uint32_t rule; /* of its policy, that allows it */
+	uint64_t bytes;
+};
+
+/* What went out by it so far. All 0: there is no such way out. */
+struct dsec_egress {
+	uint64_t sent_bytes;
+	uint64_t connections; /* begun: TCP's, and places that UDP was sent to anew */
+	uint64_t refused;     /* calls */
+	uint64_t dropped;     /* packets that no call was refused for */
+	uint64_t capped;      /* calls and packets that only the policy's caps kept back */
+	uint32_t flow_count, reserved;
+	struct dsec_flow flows[16]; /* most bytes first */
 };
 
 enum dsec_subscribe_flag {

@@ -273,7 +273,9 @@ DSEC_ANOMALY_OFFLINE_SOCKETS = 7
 DSEC_ANOMALY_VERIFY_TAMPER = 8
 DSEC_ANOMALY_STORM = 9
 DSEC_ANOMALY_DNS_TUNNEL = 10
-DSEC_ANOMALIES = 11
+DSEC_ANOMALY_BYTES_PER_DESTINATION = 11
+DSEC_ANOMALY_VCS_DIRECT = 12
+DSEC_ANOMALIES = 13
 
 
 class Anomaly(enum.StrEnum):
@@ -288,6 +290,8 @@ class Anomaly(enum.StrEnum):
     VERIFY_TAMPER = "verify-tamper"
     STORM = "storm"
     DNS_TUNNEL = "dns-tunnel"
+    BYTES_PER_DESTINATION = "bytes-per-destination"
+    VCS_DIRECT = "vcs-direct"
 
 
 ANOMALYS: dict[int, Anomaly] = {
@@ -302,7 +306,47 @@ ANOMALYS: dict[int, Anomaly] = {
     8: Anomaly.VERIFY_TAMPER,
     9: Anomaly.STORM,
     10: Anomaly.DNS_TUNNEL,
+    11: Anomaly.BYTES_PER_DESTINATION,
+    12: Anomaly.VCS_DIRECT,
 }
+
+
+class Flow(ctypes.Structure):
+    address: Any
+    port: int
+    protocol: int
+    reserved: int
+    rule: int
+    bytes: int
+    _fields_ = [
+        ("address", ctypes.c_uint8 * 16),
+        ("port", ctypes.c_uint16),
+        ("protocol", ctypes.c_uint8),
+        ("reserved", ctypes.c_uint8),
+        ("rule", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint64),
+    ]
+
+
+class Egress(ctypes.Structure):
+    sent_bytes: int
+    connections: int
+    refused: int
+    dropped: int
+    capped: int
+    flow_count: int
+    reserved: int
+    flows: Any
+    _fields_ = [
+        ("sent_bytes", ctypes.c_uint64),
+        ("connections", ctypes.c_uint64),
+        ("refused", ctypes.c_uint64),
+        ("dropped", ctypes.c_uint64),
+        ("capped", ctypes.c_uint64),
+        ("flow_count", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("flows", Flow * 16),
+    ]
 
 DSEC_SUBSCRIBE_SO_FAR = 1
 
@@ -1394,6 +1438,10 @@ class Usage(ctypes.Structure):
     network_sent_bytes: int
     throttles: int
     throttled_us: int
+    egress_connections: int
+    egress_refused: int
+    egress_dropped: int
+    egress_capped: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("processes", ctypes.c_uint32),
@@ -1411,6 +1459,10 @@ class Usage(ctypes.Structure):
         ("network_sent_bytes", ctypes.c_uint64),
         ("throttles", ctypes.c_uint64),
         ("throttled_us", ctypes.c_uint64),
+        ("egress_connections", ctypes.c_uint64),
+        ("egress_refused", ctypes.c_uint64),
+        ("egress_dropped", ctypes.c_uint64),
+        ("egress_capped", ctypes.c_uint64),
     ]
 
 
@@ -1467,6 +1519,7 @@ class Inspected(ctypes.Structure):
     policy: Bytes
     phase: Bytes
     phase_version: int
+    egress: Egress
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1495,6 +1548,7 @@ class Inspected(ctypes.Structure):
         ("policy", Bytes),
         ("phase", Bytes),
         ("phase_version", ctypes.c_uint64),
+        ("egress", Egress),
     ]
 
 
@@ -1948,12 +2002,14 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_change_opts": ChangeOpts,
     "dsec_create_opts": CreateOpts,
     "dsec_created": Created,
+    "dsec_egress": Egress,
     "dsec_event": Event,
     "dsec_exec_opts": ExecOpts,
     "dsec_exec_row": ExecRow,
     "dsec_file_opts": FileOpts,
     "dsec_file_result": FileResult,
     "dsec_file_row": FileRow,
+    "dsec_flow": Flow,
     "dsec_forward": Forward,
     "dsec_function_opts": FunctionOpts,
     "dsec_function_row": FunctionRow,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import ipaddress
 import os
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,10 +20,11 @@ UINT64_MAX = 2**64 - 1
 T = TypeVar("T", bound=ctypes.Structure)
 
 __all__ = [
-    "Anomaly", "Blame", "Called", "Capabilities", "Cause", "Chunk", "Code", "ExecInfo",
-    "FileChange", "FileInfo", "FileReason", "FileResult", "FileType", "Forward", "FunctionInfo",
-    "ImageInfo", "Inspection", "Limit", "Output", "Progress", "Reason", "Result",
-    "SandboxInfo", "Settings", "State", "Status", "Topic", "Usage", "Verdict",
+    "Anomaly", "Blame", "Called", "Capabilities", "Cause", "Chunk", "Code", "Egress",
+    "ExecInfo", "FileChange", "FileInfo", "FileReason", "FileResult", "FileType", "Flow",
+    "Forward", "FunctionInfo", "ImageInfo", "Inspection", "Limit", "Output", "Progress",
+    "Reason", "Result", "SandboxInfo", "Settings", "State", "Status", "Topic", "Usage",
+    "Verdict",
 ]
 
 
@@ -200,6 +202,29 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Flow:
+    """How much went to one place, and the number of the rule of its policy that allows it."""
+
+    address: str
+    port: int
+    protocol: str
+    rule: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """What went out by a policy's way out. flows: where most of it went, the most first."""
+
+    sent_bytes: int
+    connections: int
+    refused: int
+    dropped: int
+    capped: int
+    flows: list[Flow]
+
+
+@dataclass(frozen=True, slots=True)
 class Inspection:
     """One sandbox as it is now, or why it ended."""
 
@@ -223,6 +248,7 @@ class Inspection:
     phase: str
     phase_version: int
     tainted: frozenset[str]
+    egress: Egress
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +515,19 @@ def inspection_of(event: _abi.Event) -> Inspection:
         row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running, row.execs_total,
         known(row.oom_kills), usage_of(row), settings_of(row.settings), text(row.image),
         text(row.hostname), text(row.user), labels_of(row.labels, row.label_count),
-        text(row.policy), text(row.phase), row.phase_version, anomalies(row.tainted))
+        text(row.policy), text(row.phase), row.phase_version, anomalies(row.tainted),
+        egress_of(row.egress))
+
+
+def egress_of(row: Any) -> Egress:
+    return Egress(row.sent_bytes, row.connections, row.refused, row.dropped, row.capped,
+                  [flow_of(flow) for flow in row.flows[:row.flow_count]])
+
+
+def flow_of(row: Any) -> Flow:
+    address = ipaddress.IPv6Address(bytes(row.address))
+    return Flow(str(address.ipv4_mapped or address), row.port,
+                "tcp" if row.protocol == 6 else "udp", row.rule, row.bytes)
 
 
 def file_info(event: _abi.Event) -> FileInfo:

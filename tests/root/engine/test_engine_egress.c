@@ -375,6 +375,55 @@ static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
 	leads_where_it_allows(e, DSEC_NETWORK_SHARED);
 }
 
+static struct dsec_inspected inspected_now(struct dsec *d, struct dsec_id id)
+{
+	int64_t ticket = dsec_inspect(d, NULL, id);
+	struct dsec_inspected seen = { 0 };
+	struct dsec_event *event;
+	bool last = false;
+
+	while (!last && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
+		last = event->flags & DSEC_LAST;
+		if (expect(event->body))
+			seen = *(const struct dsec_inspected *)event->body;
+		dsec_event_free(event);
+	}
+	return seen;
+}
+
+static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
+{
+	struct dsec_create_opts opts = out_opts();
+	struct dsec_inspected seen;
+	struct dsec_usage usage;
+
+	opts.policy = "capped";
+	if (!policy_put(e->d, "name: capped\nnetwork:\n  mode: private\n  egress:\n"
+			      "    allow: [203.0.113.0/24 tcp/80-81]\n"
+			      "    caps: {connections: 2, bytes: 1MiB}\n"))
+		return;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	if (!expect(made.created == 1))
+		return;
+	expect(reads(e->d, made.ids[0], INTERNET, 80, "from " HOST "\n"));
+	expect(reads(e->d, made.ids[0], INTERNET, 81, "from " HOST "\n"));
+	expect(reads(e->d, made.ids[0], INTERNET, 80, ""));
+	expect(reads(e->d, made.ids[0], INTERNET, 82, ""));
+	seen = inspected_now(e->d, made.ids[0]);
+	expect(seen.egress.connections == 2 && seen.egress.capped == 1);
+	expect(seen.egress.refused == 1 && seen.egress.flow_count == 2);
+	for (uint32_t i = 0; i < seen.egress.flow_count && i < 2; i++) {
+		const struct dsec_flow *flow = &seen.egress.flows[i];
+
+		expect(flow->address[12] == 203 && flow->port >= 80 && flow->port <= 81);
+		expect(flow->protocol == IPPROTO_TCP && flow->rule == 1 && flow->bytes > 100);
+	}
+	usage = usage_now(e->d, made.ids[0]);
+	expect(usage.egress_connections == 2 && usage.egress_capped == 1);
+	sandbox_end(e->d, made.ids[0]);
+}
+
 /* Whatever slot it was in: what comes after it has what it asked for, and no more. */
 static void nothing_of_a_way_out_is_passed_on(struct engine *e)
 {
@@ -484,6 +533,7 @@ static const struct claim claims[] = {
 	CLAIM(namespaces_with_a_way_out_are_never_used_again),
 	CLAIM(a_private_network_beside_it_has_no_way_out),
 	CLAIM(a_policy_leads_where_it_allows_and_nowhere_else),
+	CLAIM(caps_hold_and_what_went_out_is_shown_by_place),
 	CLAIM(nothing_of_a_way_out_is_passed_on),
 	CLAIM(a_phase_whose_policy_has_no_way_out_leads_nowhere),
 };
