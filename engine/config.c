@@ -61,6 +61,8 @@ static const struct option options[] = {
 	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
 	{ "dns-upstream", OPTION_PATH, FIELD(dns_upstream), 0, 0, "ADDR[:PORT]",
 	  "who is asked for names that policies allow; the host's resolv.conf says, by default" },
+	{ "services", OPTION_PATH, FIELD(services_path), 0, 0, "DIR",
+	  "named services for policies: *.yaml, see docs/services.md" },
 	{ "images", OPTION_PATH, FIELD(images_path), 0, 0, "DIR", "the images: NAME.erofs" },
 	{ "state", OPTION_PATH, FIELD(state_path), 0, 0, "DIR",
 	  "what instances keep over their ends: policies that tenants loaded" },

@@ -18,6 +18,7 @@
 #include "dsec/ring.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
+#include "engine/policy/services.h"
 #include "engine/engine.h"
 #include "engine/request/records.h"
 #include "engine/keeper/sweep.h"
@@ -115,6 +116,20 @@ static void policies_keep(struct control *control)
 		log_info("policies restored count=%u", count);
 }
 
+static int services_start(struct control *control)
+{
+	const char *path = control->config->services_path;
+	char why[SERVICES_WHY_BYTES];
+	int r = path ? services_read(path, &control->policies.services, why) : 0;
+
+	if (r < 0)
+		log_error("services not read path=\"%s\" err=%s: %s", path, strerror(-r), why);
+	else if (path)
+		log_info("services read path=\"%s\" count=%u", path,
+			 control->policies.services->count);
+	return r;
+}
+
 /* After the guard, which says how each rule is enforced. */
 static int policies_start(struct control *control)
 {
@@ -131,6 +146,9 @@ static int policies_start(struct control *control)
 		.drop = guard_policy_drop,
 	};
 	control->policies.enforcer = &control->enforcer;
+	r = services_start(control);
+	if (r < 0)
+		return r;
 	r = policies_open(&control->policies, &mistake);
 	control->node.policies = control->policies.ready;
 	if (r < 0)
@@ -429,6 +447,7 @@ int control_close(struct control *control)
 	if (control->io)
 		shards_end(control);
 	policies_close(&control->policies);
+	services_free(control->policies.services);
 	guard_close(control->guard);
 	backend_node_close(control->node.backend_node);
 	io_close(control->io);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "engine/policy/egress.h"
+#include "engine/policy/services.h"
 #include "engine/policy/names.h"
 
 enum { GROUP_MAX = 8, FAMILY_FIRST = 1 };
@@ -29,6 +30,14 @@ static const char *text_keep(struct policy *policy, const char *text)
 	return kept;
 }
 
+/* How many places an entry of network.egress may stand for. */
+static uint32_t places_most(const struct policy_entry *entry)
+{
+	const bool is_egress = policy_field(entry->field)->kind == FIELD_IS_DESTINATIONS;
+
+	return is_egress && entry->key ? SERVICE_PLACES_MAX : 1;
+}
+
 /* More than all its texts and labels take. */
 static size_t strings_room(const struct policy_entry *entries, uint32_t count)
 {
@@ -40,6 +49,8 @@ static size_t strings_room(const struct policy_entry *entries, uint32_t count)
 	for (uint32_t i = 0; i < count; i++) {
 		size_t text = strlen(entries[i].text) + 1;
 
+		if (places_most(&entries[i]) > 1)
+			room += SERVICE_PLACES_MAX * (GUARD_RULE_TEXT_MAX + 1) + 2 * 96;
 		room += text + (entries[i].key ? strlen(entries[i].key) + 1 : 0);
 		room += GROUP_MAX * (strlen(policy_field(entries[i].field)->path) + 1 + text);
 	}
@@ -76,7 +87,7 @@ static bool is_same_subject(const struct policy_entry *a, const struct policy_en
 	case FIELD_IS_PHASES:
 		return !strcmp(a->key, b->key);
 	default:
-		return !strcmp(a->text, b->text);
+		return !strcmp(a->text, b->text) && !a->key == !b->key;
 	}
 }
 
@@ -123,6 +134,7 @@ static int entries_merge(const struct policy_document *document, const struct po
 
 struct compiling {
 	struct policy *policy;
+	const struct services *services;
 	struct policy_mistake *mistake;
 	uint32_t enforce[POLICY_FIELDS]; /* by the field of enforce */
 };
@@ -257,34 +269,85 @@ static const char *name_keep(struct policy *policy, const char *text)
 	return text_keep(policy, word);
 }
 
-/* Read before, as its document was: it is good. */
-static int destination_add(const struct compiling *compiling, const struct policy_entry *entry)
+/* A place of a service, or an entry of its own: both are good, since they were read before. */
+static int place_add(const struct compiling *compiling, const char *text, bool is_deny)
 {
-	const bool is_deny = entry->field == FIELD_EGRESS_DENY;
-	const bool is_name = egress_is_name(entry->text);
-	const struct guard_rule rule = {
-		.kind = is_name ? GUARD_RULE_NAME : GUARD_RULE_DESTINATION,
-		.bits = is_deny ? GUARD_DESTINATION_DENY : GUARD_DESTINATION_ALLOW,
-		.text = entry->text,
-	};
 	struct policy *policy = compiling->policy;
+	const bool is_name = egress_is_name(text);
 	struct guard_name *name = &policy->names[policy->guard.name_count];
 	struct guard_destination *to =
 		is_name ? &name->to : &policy->destinations[policy->guard.destination_count];
-	int r = rule_add(compiling, entry, entry->text, &rule);
 
-	if (r < 0)
-		return r;
-	if (egress_read(entry->text, is_deny, to))
+	if (egress_read(text, is_deny, to))
 		return -EINVAL;
 	to->rule = policy->guard.rule_count;
 	for (uint32_t i = 0; i < to->port_count; i++)
 		to->ports[i].rule = (uint16_t)to->rule;
 	if (is_name)
-		name->text = name_keep(policy, entry->text);
+		name->text = name_keep(policy, text);
 	policy->guard.name_count += is_name;
 	policy->guard.destination_count += !is_name;
 	return 0;
+}
+
+/* One rule of its names, one of its addresses: they are enforced each in its way. */
+static int service_places_add(const struct compiling *compiling, const struct policy_entry *entry,
+			      const struct service *service, bool is_name)
+{
+	const struct guard_rule rule = {
+		.kind = is_name ? GUARD_RULE_NAME : GUARD_RULE_DESTINATION,
+		.bits = GUARD_DESTINATION_ALLOW,
+		.text = entry->text,
+	};
+	struct policy *policy = compiling->policy;
+	char subject[SERVICE_NAME_MAX + 16];
+	uint32_t at, added = 0;
+	int r = 0;
+
+	(void)snprintf(subject, sizeof subject, "service: %s", service->name); /* fits */
+	for (uint32_t i = 0; i < service->place_count && r == 0; i++) {
+		if (egress_is_name(service->places[i]) != is_name)
+			continue;
+		r = added++ ? 0 : rule_add(compiling, entry, subject, &rule);
+		if (r == 0)
+			r = place_add(compiling, service->places[i], false);
+	}
+	at = policy->guard.rule_count - 1;
+	if (r == 0 && added)
+		policy->anomalies.services[at / 64] |= 1ull << at % 64;
+	return r;
+}
+
+static int service_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	const struct service *service = services_find(compiling->services, entry->text);
+	const struct yaml_node at = { .line = entry->line, .column = entry->column };
+	char known[80];
+
+	if (!service) {
+		services_names(compiling->services, known, sizeof known);
+		return yaml_mistake(compiling->mistake, &at,
+				    "network.egress.allow: there is no service %s; there is %s",
+				    entry->text, known);
+	}
+	return service_places_add(compiling, entry, service, true) ?:
+		       service_places_add(compiling, entry, service, false);
+}
+
+static int destination_add(const struct compiling *compiling, const struct policy_entry *entry)
+{
+	const bool is_deny = entry->field == FIELD_EGRESS_DENY;
+	const struct guard_rule rule = {
+		.kind = egress_is_name(entry->text) ? GUARD_RULE_NAME : GUARD_RULE_DESTINATION,
+		.bits = is_deny ? GUARD_DESTINATION_DENY : GUARD_DESTINATION_ALLOW,
+		.text = entry->text,
+	};
+	int r;
+
+	if (entry->key)
+		return service_add(compiling, entry);
+	r = rule_add(compiling, entry, entry->text, &rule);
+	return r < 0 ? r : place_add(compiling, entry->text, is_deny);
 }
 
 /* It stands where the entry does that is one too many. */
@@ -329,21 +392,14 @@ static int cap_add(const struct compiling *compiling, const struct policy_entry 
 	struct guard_caps *caps = &compiling->policy->guard.caps;
 	const struct guard_rule rule = { .kind = GUARD_RULE_CAP,
 					 .value = policy_field(entry->field)->rule };
+	uint64_t *const at[] = {
+		[GUARD_CAP_CONNECTIONS] = &caps->connections,
+		[GUARD_CAP_BYTES] = &caps->bytes,
+		[GUARD_CAP_CONNECTIONS_PER_S] = &caps->connections_per_s,
+		[GUARD_CAP_BYTES_PER_S] = &caps->bytes_per_s,
+	};
 
-	switch ((enum guard_cap)rule.value) {
-	case GUARD_CAP_CONNECTIONS:
-		caps->connections = entry->value;
-		break;
-	case GUARD_CAP_BYTES:
-		caps->bytes = entry->value;
-		break;
-	case GUARD_CAP_CONNECTIONS_PER_S:
-		caps->connections_per_s = entry->value;
-		break;
-	case GUARD_CAP_BYTES_PER_S:
-		caps->bytes_per_s = entry->value;
-		break;
-	}
+	*at[rule.value] = entry->value;
 	return rule_add(compiling, entry, entry->text, &rule);
 }
 
@@ -358,8 +414,7 @@ static int caps_check(const struct compiling *compiling)
 
 		if (entry->field >= FIELD_CAP_CONNECTIONS && entry->field <= FIELD_CAP_BYTES_PER_S)
 			return yaml_mistake(compiling->mistake, &at,
-					    "%s: there is no way out that it could limit: "
-					    "network.egress.allow",
+					    "%s: there is no way out that it could limit",
 					    policy_field(entry->field)->path);
 	}
 	return 0;
@@ -443,9 +498,10 @@ static int entry_compile(const struct compiling *compiling, const struct policy_
 	}
 }
 
-static int entries_compile(struct policy *policy, struct policy_mistake *mistake)
+static int entries_compile(struct policy *policy, const struct services *services,
+			   struct policy_mistake *mistake)
 {
-	struct compiling compiling = { .policy = policy, .mistake = mistake };
+	struct compiling compiling = { .policy = policy, .services = services, .mistake = mistake };
 	int r = 0;
 
 	for (uint32_t i = 0; i < policy->entry_count; i++)
@@ -460,8 +516,22 @@ static int entries_compile(struct policy *policy, struct policy_mistake *mistake
 	return r;
 }
 
+/* What rules are compiled into. */
+static int tables_make(struct policy *policy)
+{
+	uint32_t most = 1;
+
+	for (uint32_t i = 0; i < policy->entry_count; i++)
+		most += places_most(&policy->entries[i]);
+	policy->levels = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->levels[0]);
+	policy->destinations = calloc(most, sizeof policy->destinations[0]);
+	policy->names = calloc(most, sizeof policy->names[0]);
+	return policy->levels && policy->destinations && policy->names ? 0 : -ENOMEM;
+}
+
 int policy_compile(const struct policy_document *document, const struct policy *base,
-		   struct policy **ret, struct policy_mistake *mistake)
+		   const struct services *services, struct policy **ret,
+		   struct policy_mistake *mistake)
 {
 	const struct yaml_node at = { .line = document->extends_line,
 				      .column = document->extends_column };
@@ -475,17 +545,12 @@ int policy_compile(const struct policy_document *document, const struct policy *
 		policy->rules = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->rules[0]);
 		r = policy->rules ? entries_merge(document, base, policy) : -ENOMEM;
 	}
-	if (r == 0) {
-		policy->levels = calloc(GUARD_POLICY_RULES_MAX, sizeof policy->levels[0]);
-		policy->destinations =
-			calloc(policy->entry_count + 1, sizeof policy->destinations[0]);
-		policy->names = calloc(policy->entry_count + 1, sizeof policy->names[0]);
-		r = policy->levels && policy->destinations && policy->names ? 0 : -ENOMEM;
-	}
+	if (r == 0)
+		r = tables_make(policy);
 	if (r == 0 && policy->depth > POLICY_EXTENDS_MAX)
 		r = yaml_mistake(mistake, &at, "extends: more than 4, one behind the other");
 	if (r == 0)
-		r = entries_compile(policy, mistake);
+		r = entries_compile(policy, services, mistake);
 	if (r < 0) {
 		policy_free(policy);
 		return r;

@@ -65,12 +65,15 @@ struct policy {
 	struct policy *next; /* in order of names */
 };
 
+struct services;
+
 /*
- * `base` is what the document extends, or NULL. 0; -EBADMSG: the mistake says what; -ENOMEM. Its
+ * `base` is what the document extends, or NULL; `services`, or NULL, outlive it. 0; -EBADMSG: the mistake says what; -ENOMEM. Its
  * number is the caller's to give.
  */
 int policy_compile(const struct policy_document *document, const struct policy *base,
-		   struct policy **ret, struct policy_mistake *mistake);
+		   const struct services *services, struct policy **ret,
+		   struct policy_mistake *mistake);
 void policy_free(struct policy *policy);
 /* Its sandboxes may have a way out: it says where, and something holds them to it. */
 bool policy_leads_out(const struct policy *policy);

@@ -136,14 +136,38 @@ static int path_read(const struct reading *reading, enum policy_field_id id,
 	return entry_add(reading, id, at, &entry);
 }
 
+/* "service: NAME": which one it is is known when it is compiled. */
+static int service_read(const struct reading *reading, enum policy_field_id id,
+			const struct yaml_node *at)
+{
+	const char *field = policy_field(id)->path;
+	const struct yaml_node *key = at->first, *name = key ? key->next : NULL;
+	struct policy_entry *entry;
+
+	if (id != FIELD_EGRESS_ALLOW)
+		return yaml_mistake(reading->mistake, at,
+				    "%s: a service cannot be denied: one that nothing allows is "
+				    "refused",
+				    field);
+	if (!key || strcmp(key->text, "service") != 0 || name->next || name->kind != YAML_SCALAR ||
+	    !policy_name_is_good(name->text))
+		return yaml_mistake(reading->mistake, at, "%s: expected service: NAME", field);
+	(void)entry_add(reading, id, name, &entry); /* there is room */
+	entry->key = "service";
+	return 0;
+}
+
 static int destination_read(const struct reading *reading, enum policy_field_id id,
 			    const struct yaml_node *at)
 {
 	const char *field = policy_field(id)->path, *wrong;
 	struct guard_destination destination;
 	struct policy_entry *entry;
-	int r = text_check(reading, at, field, "an address, then what of it");
+	int r;
 
+	if (at->kind == YAML_MAP)
+		return service_read(reading, id, at);
+	r = text_check(reading, at, field, "an address, then what of it; or service: NAME");
 	if (r < 0)
 		return r;
 	wrong = egress_read(at->text, id == FIELD_EGRESS_DENY, &destination);

@@ -15,7 +15,8 @@ struct policy_entry {
 	enum policy_field_id field;
 	uint64_t value;	  /* of a word; of an ioctl its group or number, see is_number */
 	const char *text; /* as it was written */
-	const char *key;  /* phases: the name of the phase; else NULL */
+	const char
+		*key; /* phases: the name of the phase; "service": the text is one's; else NULL */
 	bool is_number;
 	uint32_t line, column;
 };

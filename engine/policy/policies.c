@@ -155,7 +155,7 @@ static int document_compile(const struct policy_table *table, const struct polic
 	if (r == 0 && request->tenant != POLICY_EVERYBODYS && !request->is_restored)
 		r = phases_check(table, request->tenant, document, mistake);
 	if (r == 0)
-		r = policy_compile(document, base, &policy, mistake);
+		r = policy_compile(document, base, table->services, &policy, mistake);
 	policy_document_free(document);
 	if (r < 0)
 		return r;

@@ -29,6 +29,7 @@ struct policy_store {
 };
 
 struct guard;
+struct services;
 
 /* What enforces policies on this host, by versions. */
 struct policy_enforcer {
@@ -51,6 +52,7 @@ struct policy_table {
 	struct policy *policies; /* all, with those that are stale, in order of names */
 	uint32_t numbers;	 /* given so far */
 	const struct policy_enforcer *enforcer; /* NULL: there is none. Set before opening */
+	struct services *services;		/* the same; they outlive the policies */
 	const struct policy_store *store; /* tenants' own outlive the table; NULL: they do not */
 };
 

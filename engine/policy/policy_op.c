@@ -14,6 +14,7 @@
 #include "engine/base/log.h"
 #include "engine/control.h"
 #include "engine/policy/policies.h"
+#include "engine/policy/services.h"
 #include "engine/request/request.h"
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
@@ -33,7 +34,8 @@ struct query {
 	struct policy **found; /* owned, and each is used */
 	uint32_t found_count;
 	/* what was sent of it */
-	uint32_t at, row; /* row of that policy: itself, its rules, its phases */
+	uint32_t at, row; /* row of that policy: itself, its rules, its phases; of a service */
+	const struct services *services; /* NULL: none were asked for */
 	size_t document_at;
 	uint32_t index;
 	char detail[80];
@@ -99,7 +101,9 @@ void policy_query_run(struct mail *mail, void *owner)
 	const uint32_t verb = query->part->request->body.policy.verb;
 
 	query->now_ns = query->request.now_ns = io_clock_ns(control_io(control));
-	if (verb == DSEC_POLICY_LIST)
+	if (verb == DSEC_POLICY_SERVICES)
+		query->services = table->services; /* which stay as they are */
+	else if (verb == DSEC_POLICY_LIST)
 		query->result = query_list(table, query);
 	else if (verb == DSEC_POLICY_REMOVE)
 		query->result = policies_remove(table, &query->request);
@@ -183,6 +187,32 @@ static void row_emit(struct query *query, const struct policy *policy, uint32_t 
 	memcpy(body, &wire, sizeof wire);
 	e.bytes = used;
 	part_emit(query->part, &e);
+}
+
+/* One place of a service; false: that was all. */
+static bool service_emit(struct query *query)
+{
+	char body[sizeof(struct dsec_wire_policy_row) + SERVICE_NAME_MAX + GUARD_RULE_TEXT_MAX + 2];
+	uint32_t used = sizeof(struct dsec_wire_policy_row);
+	struct dsec_wire_policy_row wire = { .size = sizeof wire, .what = DSEC_POLICY_SERVICE };
+	struct emission e = { .kind = DSEC_EV_ROW, .body = body };
+	const struct service *service;
+
+	if (!query->services || query->at == query->services->count)
+		return false;
+	service = &query->services->list[query->at];
+	wire.number = query->row + 1;
+	wire.name = text_put(body, &used, service->name);
+	wire.text = text_put(body, &used, service->places[query->row]);
+	memcpy(body, &wire, sizeof wire);
+	e.index = (uint16_t)query->index++;
+	e.bytes = used;
+	part_emit(query->part, &e);
+	if (++query->row == service->place_count) {
+		query->row = 0;
+		query->at++;
+	}
+	return true;
 }
 
 /* A piece of the document. */
@@ -284,6 +314,8 @@ static bool row_next(struct query *query, uint32_t verb)
 {
 	const struct policy *policy;
 
+	if (verb == DSEC_POLICY_SERVICES)
+		return service_emit(query);
 	if (query->at == query->found_count)
 		return false;
 	policy = query->found[query->at];
@@ -343,25 +375,24 @@ static struct status policy_check(struct query *query)
 	const struct request *request = query->part->request;
 	const struct dsec_wire_policy *body = &request->body.policy;
 	const bool has_document = body->verb == DSEC_POLICY_CHECK || body->verb == DSEC_POLICY_LOAD;
+	const bool is_list = body->verb == DSEC_POLICY_LIST || body->verb == DSEC_POLICY_SERVICES;
 	const bool needs_name = body->verb == DSEC_POLICY_SHOW || body->verb == DSEC_POLICY_REMOVE;
 	int r;
 
-	if (body->verb < DSEC_POLICY_CHECK || body->verb > DSEC_POLICY_REMOVE)
-		return policy_invalid("verb", -EINVAL, "check, load, show, list or remove");
+	if (body->verb < DSEC_POLICY_CHECK || body->verb > DSEC_POLICY_SERVICES)
+		return policy_invalid("verb", -EINVAL,
+				      "check, load, show, list, remove or services");
 	if (body->flags || body->reserved0 || !wire_is_zero(body->reserved, sizeof body->reserved))
 		return policy_invalid("reserved", -EINVAL, NULL);
 	if (body->version && body->verb != DSEC_POLICY_LOAD && body->verb != DSEC_POLICY_REMOVE)
 		return policy_invalid("version", -EINVAL, "of load and remove");
 	r = wire_string(&request->payload, body->name, query->name, sizeof query->name);
-	if (r >= 0 &&
-	    (*query->name ? body->verb == DSEC_POLICY_LIST || !policy_name_is_good(query->name) :
-			    needs_name))
+	if (r >= 0 && (*query->name ? is_list || !policy_name_is_good(query->name) : needs_name))
 		r = -EINVAL;
 	if (r < 0)
 		return policy_invalid("name", r,
-				      body->verb == DSEC_POLICY_LIST ?
-					      "a list names no policy" :
-					      "1 to 63 of a-z 0-9 and - inside");
+				      is_list ? "a list names no policy" :
+						"1 to 63 of a-z 0-9 and - inside");
 	r = wire_bytes(&request->payload, body->document, &query->request.document);
 	query->request.document_bytes = body->document.bytes;
 	if (r >= 0 && has_document != (body->document.bytes != 0))

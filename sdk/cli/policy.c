@@ -8,6 +8,7 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/services.h"
 #include "sdk/cli/session.h"
 #include "sdk/cli/subverb.h"
 #include "sdk/cli/table.h"
@@ -435,6 +436,22 @@ static int policies_remove(struct session *session, const struct subverb *sub, c
 	return status ? status : session_done(session);
 }
 
+/* ---- services ---- */
+
+static int services_run(struct session *session, const struct subverb *sub, char **arguments,
+			int count)
+{
+	(void)sub;
+	if (count == 1 && !strcmp(arguments[0], "ls"))
+		return services_list(session);
+	if (count == 2 && !strcmp(arguments[0], "scan")) {
+		if (session_refuse_json(session, "a document"))
+			return EXIT_TROUBLE;
+		return services_scan(session, arguments[1]);
+	}
+	return session_refuse(session, "policy services wants ls, or scan and one IMAGE");
+}
+
 /* ---- the verb ---- */
 
 static const struct subverb subverbs[] = {
@@ -444,6 +461,7 @@ static const struct subverb subverbs[] = {
 	{ "ls", "nothing more", 0, 0, policy_list, DSEC_POLICY_LIST },
 	{ "diff", "two of FILE or NAME", 2, 2, policy_diff, DSEC_POLICY_SHOW },
 	{ "rm", "names", 1, INT32_MAX, policies_remove, DSEC_POLICY_REMOVE },
+	{ "services", "ls, or scan and one IMAGE", 1, 2, services_run, DSEC_POLICY_SERVICES },
 };
 
 static int refuse(struct session *session, const struct subverb *sub)

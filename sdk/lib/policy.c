@@ -29,6 +29,7 @@ static int policy_check(const struct dsec_policy_opts *opts)
 			return dsec__fail(-EINVAL, "policy: no name");
 		break;
 	case DSEC_POLICY_LIST:
+	case DSEC_POLICY_SERVICES:
 		if (has_name)
 			return dsec__fail(-EINVAL, "policy: a list has no name");
 		break;

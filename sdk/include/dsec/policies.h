@@ -13,7 +13,10 @@ extern "C" {
 
 struct dsec_policy_opts {
 	uint32_t size, verb; /* enum dsec_policy_verb */
-	/* show, remove. check, load: NULL, or what the document's name is to be. Not for list. */
+	/*
+	 * show, remove. check, load: NULL, or what the document's name is to be. Not for list and
+	 * services.
+	 */
 	const char *name;
 	struct dsec_bytes document; /* check, load: YAML, at most 64 KiB */
 	uint64_t version; /* load, remove: only if this is the one there is; 0: whatever is */
@@ -27,8 +30,8 @@ struct dsec_policy_row {
 	uint32_t levels,
 		reserved; /* rule: enum dsec_policy_level, 0: none; policy: rules with none */
 	uint64_t age_ms, document_bytes;
-	struct dsec_bytes name;	  /* of the policy, of the phase */
-	struct dsec_bytes text;	  /* what it extends; the rule; the phase's policy */
+	struct dsec_bytes name;	  /* of the policy, of the phase, of the service */
+	struct dsec_bytes text;	  /* what it extends; the rule; the phase's policy; the place */
 	struct dsec_bytes tenant; /* of a policy, for who sees all: whose it is */
 };
 
@@ -40,7 +43,7 @@ struct dsec_policy_row {
  * policy, then one of each rule and of each phase.
  *
  * show: DSEC_EV_DATA with the document, then the same rows. list: a DSEC_EV_ROW of each policy, in
- * order of names. remove: sandboxes that have it keep it. Ready-made policies are everybody's and
+ * order of names. services: a row of each place of each service that the operator named. remove: sandboxes that have it keep it. Ready-made policies are everybody's and
  * stay: DSEC_DENIED. DSEC_CONFLICT: another version is there than the one that was named.
  */
 int64_t dsec_policy(struct dsec *d, const struct dsec_call *call,

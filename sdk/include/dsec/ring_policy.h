@@ -33,9 +33,10 @@ struct dsec_wire_policy_row {
 	uint32_t levels;	/* rule: enum dsec_policy_level; policy: how many rules have none */
 	uint32_t reserved0;
 	uint64_t age_ms, document_bytes;
-	struct dsec_wire_ref name; /* policy; phase */
-	struct dsec_wire_ref
-		text; /* policy: what it extends; rule: as the document has it; phase: its policy */
+	struct dsec_wire_ref name; /* policy; phase; service */
+	/* policy: what it extends; rule: as the document has it; phase: its policy; service: place
+	 */
+	struct dsec_wire_ref text;
 	struct dsec_wire_ref tenant; /* policy: whose it is, to who sees all */
 	uint64_t reserved[4];
 };

@@ -390,12 +390,18 @@ enum dsec_policy_verb {
 	DSEC_POLICY_SHOW = 3,
 	DSEC_POLICY_LIST = 4,
 	DSEC_POLICY_REMOVE = 5,
+	DSEC_POLICY_SERVICES = 6,
 };
 
 enum { DSEC_POLICY_DOCUMENT_BYTES_MAX = 64 << 10, DSEC_POLICY_NAME_BYTES_MAX = 63 };
 
 /* What a row about policies is of. */
-enum dsec_policy_what { DSEC_POLICY_ITSELF = 1, DSEC_POLICY_RULE = 2, DSEC_POLICY_PHASE = 3 };
+enum dsec_policy_what {
+	DSEC_POLICY_ITSELF = 1,
+	DSEC_POLICY_RULE = 2,
+	DSEC_POLICY_PHASE = 3,
+	DSEC_POLICY_SERVICE = 4, /* one place of a named service */
+};
 
 /* A set: how a host enforces a rule. */
 enum dsec_policy_level {

@@ -27,7 +27,8 @@ static struct policy *policy_of(const char *text, uint32_t number)
 
 	cr_assert_eq(policy_document_read(text, strlen(text), &document, &mistake), 0, "%s",
 		     mistake.text);
-	cr_assert_eq(policy_compile(document, NULL, &policy, &mistake), 0, "%s", mistake.text);
+	cr_assert_eq(policy_compile(document, NULL, NULL, &policy, &mistake), 0, "%s",
+		     mistake.text);
 	policy_document_free(document);
 	policy->guard.number = number;
 	return policy;

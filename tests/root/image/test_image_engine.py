@@ -9,6 +9,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import tarfile
 import tempfile
 import time
 import unittest
@@ -254,6 +255,42 @@ class ImageTest(unittest.TestCase):
                  input=docker_archive(self.base(), WorkingDir="srv"))
         for name in ("nouser", "nocwd", "nocmd"):
             self.good("image", "rm", name)
+
+    def test_a_scan_writes_the_services_that_an_image_is_configured_for(self):
+        big = b"https://first.example/\n" + b"#" * (1 << 20) + b"\nhttps://last.example/\n"
+        self.bring("mirrors", docker_archive(self.base(
+            directory("root", mode=0o700), directory("etc/apt/sources.list.d"),
+            entry("etc/apt/sources.list.d/a.sources", b"URIs: http://deb.example/debian\n"),
+            entry("etc/apt/sources.list.d/b.list", os.urandom(4096)),
+            entry("etc/apt/sources.list", big), directory("etc/npmrc"),
+            entry("root/.npmrc", b"registry=https://me:secret@npm.example/\n", mode=0o600),
+            link("root/.gitconfig", "../" * 9 + str(self.folder) + "/outside"),
+            entry("etc/pip.conf", kind=tarfile.FIFOTYPE)), User="agent"))
+        (self.folder / "outside").write_text('[url "https://outside.example/"]\n')
+        told = self.good("policy", "services", "scan", "mirrors")
+        self.assertEqual(told, "- name: apt\n  protocol: https\n  hosts: [first.example]\n"
+                               "- name: apt-http\n  protocol: http\n  hosts: [deb.example]\n"
+                               "- name: npm\n  protocol: https\n  hosts: [npm.example]\n")
+        self.assertEqual(self.good("ps", "-q"), "")
+        services = self.folder / "services.d"
+        services.mkdir()
+        (services / "scanned.yaml").write_text(told)
+        engine = Engine(self.folder, "services", self.folder / "none", "--services", services)
+        self.addCleanup(engine.stop)
+        rows = [json.loads(line) for line in
+                engine.dsec("policy", "services", "ls", "--json").stdout.splitlines()]
+        self.assertEqual(rows[0], {"service": "apt", "place": "first.example tcp/443"})
+        self.assertEqual(engine.dsec("policy", "services", "ls", "-q").stdout.split(),
+                         [b"apt", b"apt-http", b"npm"])
+        path = self.folder / "out.yaml"
+        path.write_text("name: out\nnetwork: {egress: {allow: [service: nmp]}}\n")
+        self.assertIn(b"there is no service nmp; there is apt, apt-http, npm",
+                      engine.dsec("policy", "check", path).stderr)
+        (services / "scanned.yaml").write_text("- name: a\n  protocl: https\n")
+        with self.assertRaisesRegex(AssertionError, "scanned.yaml:2:3 protocl: unknown field"):
+            Engine(self.folder, "wrong", self.folder / "none", "--services", services)
+        self.good("image", "rm", "mirrors")
+        self.bad("policy", "services", "scan", "mirrors", says=["mirrors"])
 
     # ---- list, inspect, remove, replace ----
 
