@@ -15,8 +15,8 @@ enum { FLOWS_MAX = sizeof((struct dsec_egress *)NULL)->flows / sizeof(struct dse
 
 bool outflow_is_policed(const struct sandbox *sandbox)
 {
-	return sandbox->network == DSEC_NETWORK_PRIVATE && sandbox->cgroup_id && sandbox->policy &&
-	       sandbox->shard->node->guard && policy_leads_out(sandbox->policy);
+	return sandbox->network != DSEC_NETWORK_EGRESS_UNPOLICED && sandbox->cgroup_id &&
+	       sandbox->policy && sandbox->shard->node->guard && policy_leads_out(sandbox->policy);
 }
 
 void outflow_read(const struct sandbox *sandbox, struct dsec_egress *ret)

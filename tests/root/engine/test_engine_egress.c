@@ -391,28 +391,6 @@ static struct dsec_inspected inspected_now(struct dsec *d, struct dsec_id id)
 	return seen;
 }
 
-static void services_are_listed_by_place(struct engine *e)
-{
-	const struct dsec_policy_opts opts = { .size = sizeof opts, .verb = DSEC_POLICY_SERVICES };
-	int64_t ticket = dsec_policy(e->d, NULL, &opts);
-	struct dsec_event *event;
-	bool last = false;
-	int rows = 0;
-
-	while (!last && expect(dsec_wait(e->d, ticket, -1, &event) == 0)) {
-		const struct dsec_policy_row *row = event->body;
-		last = event->flags & DSEC_LAST;
-		if (event->kind == DSEC_EV_ROW && expect(row && !rows++)) {
-			expect(row->what == DSEC_POLICY_SERVICE && row->name.bytes == 8);
-			expect(!memcmp(row->name.data, "internet", 8));
-			expect(row->text.bytes == 24 &&
-			       !memcmp(row->text.data, "203.0.113.0/24 tcp/80-81", 24));
-		}
-		dsec_event_free(event);
-	}
-	expect(rows == 1);
-}
-
 static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
 {
 	struct dsec_create_opts opts = out_opts();
@@ -555,7 +533,6 @@ static const struct claim claims[] = {
 	CLAIM(namespaces_with_a_way_out_are_never_used_again),
 	CLAIM(a_private_network_beside_it_has_no_way_out),
 	CLAIM(a_policy_leads_where_it_allows_and_nowhere_else),
-	CLAIM(services_are_listed_by_place),
 	CLAIM(caps_hold_and_what_went_out_is_shown_by_place),
 	CLAIM(nothing_of_a_way_out_is_passed_on),
 	CLAIM(a_phase_whose_policy_has_no_way_out_leads_nowhere),
