@@ -290,7 +290,7 @@ class ImageTest(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "scanned.yaml:2:3 protocl: unknown field"):
             Engine(self.folder, "wrong", self.folder / "none", "--services", services)
         self.good("image", "rm", "mirrors")
-        self.bad("policy", "services", "scan", "mirrors", says=["mirrors"])
+        self.bad("policy", "services", "scan", "mirrors", says=["no such image"])
 
     # ---- list, inspect, remove, replace ----
 
