@@ -68,8 +68,8 @@ struct policy {
 struct services;
 
 /*
- * `base` is what the document extends, or NULL; `services`, or NULL, outlive it. 0; -EBADMSG: the mistake says what; -ENOMEM. Its
- * number is the caller's to give.
+ * `base` is what the document extends, or NULL; `services`, or NULL, outlive it. 0; -EBADMSG: the
+ * mistake says what; -ENOMEM. Its number is the caller's to give.
  */
 int policy_compile(const struct policy_document *document, const struct policy *base,
 		   const struct services *services, struct policy **ret,

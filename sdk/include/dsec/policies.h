@@ -43,8 +43,9 @@ struct dsec_policy_row {
  * policy, then one of each rule and of each phase.
  *
  * show: DSEC_EV_DATA with the document, then the same rows. list: a DSEC_EV_ROW of each policy, in
- * order of names. services: a row of each place of each service that the operator named. remove: sandboxes that have it keep it. Ready-made policies are everybody's and
- * stay: DSEC_DENIED. DSEC_CONFLICT: another version is there than the one that was named.
+ * order of names. services: a row of each place of each service that the operator named. remove:
+ * sandboxes that have it keep it. Ready-made policies are everybody's and stay: DSEC_DENIED.
+ * DSEC_CONFLICT: another version is there than the one that was named.
  */
 int64_t dsec_policy(struct dsec *d, const struct dsec_call *call,
 		    const struct dsec_policy_opts *opts);
