@@ -66,7 +66,7 @@ uint32_t backend_unenforced(const struct backend_node *node);
  * names what is missing. 1: it is there, and late when the machine is busy.
  */
 int backend_governor_start(struct backend_node *node, const char **ret_step);
-/* Whether who computes long yields, once it was started: 1: yes, but task by task. -errno. */
+/* Whether who computes long yields, once it was started: 0, or why not: -errno. */
 int backend_governor_yields(const struct backend_node *node);
 /* When the shards have stopped, before their threads end. */
 void backend_governor_stop(struct backend_node *node);

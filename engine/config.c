@@ -175,7 +175,7 @@ int config_default(struct config *config)
 		.pin_shards = true,
 		.stop_timeout_s = 30,
 		.slice_us = 100,
-		.cpu_burst_ms = 250,
+		.cpu_burst_ms = 50,
 		.processes_per_s = 5000,
 		.socket_mode = 0600,
 		.tenants = { { .name = "default" } },

@@ -217,14 +217,10 @@ static void yielding_tell(const struct control *control)
 	int r = backend_governor_yields(control->node.backend_node);
 
 	if (r < 0)
-		log_warning(
-			"governor: programs that compute do not yield to others err=%s: it needs"
-			" Linux 6.12 or a cpu controller, and perf events, continuing",
-			strerror(-r));
-	else if (r > 0)
-		log_info("governor: each task of a program that computes has a share of the CPUs:"
-			 " sysctl kernel.sched_autogroup_enabled=1 makes groups of sessions,"
-			 " continuing");
+		log_warning("governor: programs that compute keep short ones waiting err=%s:"
+			    " keeping a CPU free of them needs two CPUs and perf events,"
+			    " continuing",
+			    strerror(-r));
 }
 
 /* Without it storms of processes are felt by neighbours, as told in every sandbox's settings. */

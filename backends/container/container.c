@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backends/container/governor.h"
 #include "backends/container/walls.h"
 #include "bpf/guard.h"
 #include "engine/base/cleanup.h"
@@ -306,6 +307,7 @@ static int ask_spawn(struct flow *f)
 	}
 	if (spec->asks_names)
 		request->flags |= LAUNCH_RESOLVER;
+	governor_begins(node_governor(c->options.node));
 	if (!box->lost)
 		call_add_walls(&box->call, walls_for_spawn(spec->walls));
 	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",

@@ -59,7 +59,7 @@ struct governor_mail {
 
 struct governor {
 	struct governor_options options;
-	int stop_fd;
+	int stop_fd, wake_fd;
 	struct guard_churn *churn;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -67,11 +67,13 @@ struct governor {
 	bool is_ready, is_prompt;
 	int error, hogs_error;
 	const char *step;
+	atomic_bool has_begun; /* something, since the hogs were last looked at */
+	atomic_bool is_asleep; /* hogs may run everywhere: who begins something wakes it */
 	/* The thread's own from here on. */
 	struct io *io;
 	struct timers timers;
 	struct hogs *hogs; /* NULL: nobody is made to yield */
-	struct io_op poll, stop_poll;
+	struct io_op poll, stop_poll, wake_poll;
 	bool is_stopping;
 	struct leaf *leaves[LEAVES_THROTTLED_MAX];
 	uint32_t leaf_count;
@@ -245,7 +247,7 @@ static void events_take(struct governor *g)
 
 	while (guard_churn_next(g->churn, &event) > 0) {
 		if (event.what == GUARD_CHURN_TIME) {
-			hogs_told(g->hogs, event.leaf_id); /* there are such events only then */
+			hogs_told(g->hogs, &event); /* there are such events only then */
 			continue;
 		}
 		frozen += event_take(g, &event);
@@ -266,6 +268,18 @@ static void events_come(struct io_op *op, int res)
 		io_poll_once(g->io, op, guard_churn_fd(g->churn), POLLIN);
 }
 
+static void wake_comes(struct io_op *op, int res)
+{
+	struct governor *g = container_of(op, struct governor, wake_poll);
+	eventfd_t count;
+
+	if (res == -ECANCELED)
+		return;
+	(void)eventfd_read(g->wake_fd, &count); /* it was readable */
+	hogs_gather(g->hogs);
+	io_poll_once(g->io, op, g->wake_fd, POLLIN);
+}
+
 static void stop_comes(struct io_op *op, int res)
 {
 	(void)res;
@@ -279,6 +293,7 @@ static void governor_run(struct governor *g)
 			break; /* nothing is left frozen below */
 		events_take(g);
 		(void)timers_run(&g->timers, io_clock_ns(g->io), UINT32_MAX);
+		atomic_store(&g->is_asleep, g->hogs && hogs_are_free(g->hogs));
 	}
 	while (g->leaf_count) {
 		struct leaf *leaf = g->leaves[0];
@@ -299,10 +314,27 @@ static bool promptness_get(void)
 	return sched_setscheduler(0, SCHED_FIFO, &first) == 0;
 }
 
+static bool hogs_are_in_the_way(void *owner)
+{
+	return atomic_exchange(&((struct governor *)owner)->has_begun, false);
+}
+
+static void hog_escapes(void *owner, const struct guard_churn_event *who)
+{
+	(void)event_take(owner, who);
+}
+
 /* Without them storms are held back all the same, and neighbours of who computes wait longer. */
 static void hogs_watch(struct governor *g)
 {
-	const struct hogs_options options = { g->io, &g->timers, g->options.cgroup_fd };
+	const struct hogs_options options = {
+		.io = g->io,
+		.timers = &g->timers,
+		.cgroup_fd = g->options.cgroup_fd,
+		.owner = g,
+		.is_needed = hogs_are_in_the_way,
+		.escapes = hog_escapes,
+	};
 	int r = hogs_open(&options, &g->hogs);
 
 	if (r >= 0)
@@ -332,6 +364,9 @@ static int governor_open(struct governor *g)
 	io_poll_once(g->io, &g->stop_poll, g->stop_fd, POLLIN);
 	if (g->options.cpu_burst_ms)
 		hogs_watch(g);
+	g->wake_poll.done = wake_comes;
+	if (g->hogs)
+		io_poll_once(g->io, &g->wake_poll, g->wake_fd, POLLIN);
 	g->is_prompt = promptness_get();
 	return 0;
 }
@@ -359,6 +394,7 @@ static void governor_free(struct governor *g)
 {
 	guard_churn_close(g->churn);
 	cleanup_close(&g->stop_fd);
+	cleanup_close(&g->wake_fd);
 	free(g);
 }
 
@@ -381,7 +417,10 @@ static int governor_probe(struct governor *g)
 		return r;
 	g->step = "eventfd";
 	g->stop_fd = eventfd(0, EFD_CLOEXEC);
-	return g->stop_fd < 0 ? -errno : 0;
+	if (g->stop_fd < 0)
+		return -errno;
+	g->wake_fd = eventfd(0, EFD_CLOEXEC);
+	return g->wake_fd < 0 ? -errno : 0;
 }
 
 int governor_start(const struct governor_options *options, const char **ret_step,
@@ -394,7 +433,7 @@ int governor_start(const struct governor_options *options, const char **ret_step
 	if (!g)
 		return -ENOMEM;
 	g->options = *options;
-	g->stop_fd = -1;
+	g->stop_fd = g->wake_fd = -1;
 	g->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	g->ready = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	r = governor_probe(g);
@@ -428,9 +467,7 @@ bool governor_is_prompt(const struct governor *g)
 
 int governor_yields(const struct governor *g)
 {
-	if (g->hogs_error)
-		return g->hogs_error;
-	return g->hogs && !hogs_have_sessions(g->hogs);
+	return g->hogs_error;
 }
 
 void governor_stop(struct governor *g)
@@ -463,6 +500,17 @@ int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32
 	r = guard_churn_set(g->churn, slot->cgroup_id, &limit);
 	slot->has_churn = r == 0;
 	return r;
+}
+
+void governor_begins(struct governor *g)
+{
+	if (!g)
+		return;
+	if (!atomic_load_explicit(&g->has_begun, memory_order_relaxed))
+		atomic_store(&g->has_begun, true);
+	if (atomic_load_explicit(&g->is_asleep, memory_order_relaxed) &&
+	    atomic_exchange(&g->is_asleep, false))
+		(void)eventfd_write(g->wake_fd, 1); /* its count is far from full */
 }
 
 void governor_leave(struct governor *g, struct slot *slot)

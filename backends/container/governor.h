@@ -1,8 +1,8 @@
 /*
  * The governor: one thread of the engine that freezes leaves which make processes too fast, for a
- * moment that grows while they go on (throttle.h), and makes those that compute long yield to those
- * that do not (hogs.h). It is a realtime thread where the host lets it,
- * because such a storm keeps every ordinary task from running: shards and workers too.
+ * moment that grows while they go on (throttle.h), and keeps those that compute long off a CPU
+ * while others begin something (hogs.h). It is a realtime thread where the host lets it, because
+ * such a storm keeps every ordinary task from running: shards and workers too.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ int governor_start(const struct governor_options *options, const char **ret_step
 		   struct governor **ret);
 /* It runs as realtime. */
 bool governor_is_prompt(const struct governor *g);
-/* Who computes long yields: 0; 1: but each task has a share of its own; -errno: it does not. */
+/* Who computes long is kept off a CPU: 0, or why not: -EOPNOTSUPP: there is one. */
 int governor_yields(const struct governor *g);
 /* Everything is thawed and its thread has ended: no mail of it comes any more. NULL is fine. */
 void governor_stop(struct governor *g);
@@ -38,3 +38,5 @@ void governor_meet(struct governor *g, uint32_t shard, struct containers *c);
 int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32_t per_s);
 /* It has it no more. */
 void governor_leave(struct governor *g, struct slot *slot);
+/* Something short may begin: a sandbox or a program. On any shard's thread; NULL is fine. */
+void governor_begins(struct governor *g);

@@ -1,21 +1,21 @@
 /*
- * Owns the hogs: who is one, and what was done to its threads. Called by the governor. A hog is
+ * Owns the hogs: who is one, and where its threads may run. Called by the governor. While something
+ * short began in the last REST_MS they are gathered on the CPUs of the crowd, else free. A hog is
  * looked at every LOOK_MS: what was born beside is taken along, who has ended is forgotten, and who
  * neither computed for REST_MS nor wants to is let go.
  *
  * Must hold: a leaf that has another program than the one that was told of is left alone, and so is
- * whoever is not in the leaf: a pid is looked at before it is used.
+ * whoever is not in the leaf: a pid is looked at before it is used. A mask is only ever narrowed
+ * by it, and only what it narrowed is widened again.
  */
 #include "backends/container/hogs.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sched.h>
-#include <linux/sched/types.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,13 +29,14 @@ enum {
 	IDS_MAX = 8192, /* of a leaf that are taken along; more stay as they are */
 	LOOK_MS = 500,
 	REST_MS = 1000,
-	STATES_MAX = 64,     /* threads that are asked whether they want to run */
-	SESSIONS_MAX = 1024, /* of a leaf that are told apart */
-	AT_ONCE = 64,	     /* changed before others may run */
+	STATES_MAX = 64, /* threads that are asked whether they want to run */
+	AT_ONCE = 64,	 /* changed before others may run */
+	PASSES_MAX = 4,	 /* over a leaf, until nobody was born beside */
+	WITNESSES = 8,	 /* threads of a hog that are looked for again */
+	ESCAPES_MAX = 4, /* looks in a row at which one of them had left */
+	CPUS_A_FREE = 16,
 	BREATH_NS = 1000000,
-	NICE_MAX = 19,
 	NS_PER_MS = 1000000,
-	HOG_SLICE_NS = 20000000,
 };
 
 struct ids {
@@ -43,28 +44,25 @@ struct ids {
 	pid_t all[IDS_MAX];
 };
 
-struct session {
-	pid_t id, pid; /* of one of its processes */
-};
-
 struct hog {
 	struct timer timer; /* for the next look */
 	struct hogs *in;
-	uint64_t leaf_id;
+	struct guard_churn_event who;
 	uint64_t told_ns;
 	int leaf_fd;
-	int nice; /* of its sessions */
+	uint32_t escapes;
+	bool is_gathered;
+	pid_t witnesses[WITNESSES]; /* 0: none */
 	char leaf_path[512];
 };
 
 struct hogs {
 	struct hogs_options options;
-	uint64_t slice_ns; /* of everybody else */
-	bool has_sessions;
-	uint32_t count, changes, session_count;
-	struct hog *all[HOGS_MAX];
-	struct ids ids; /* scratch, as the next */
-	struct session sessions[SESSIONS_MAX];
+	cpu_set_t all, crowd; /* of ordinary programs, and of hogs */
+	uint32_t count, changes;
+	uint64_t needed_ns; /* when something short began, as far as is known */
+	struct hog *hogs[HOGS_MAX];
+	struct ids ids; /* scratch */
 };
 
 /* ---- lists of ids ---- */
@@ -133,114 +131,103 @@ static bool is_ours(const struct hog *hog, pid_t tid)
 	       memcmp(hog->leaf_path + bytes - length, group, length) == 0;
 }
 
-/* ---- slices ---- */
+/* ---- masks ---- */
 
-static int slice_get(pid_t tid, struct sched_attr *ret)
+static bool is_within(const cpu_set_t *mask, const cpu_set_t *other)
 {
-	*ret = (struct sched_attr){ .size = sizeof *ret };
-	return syscall(SYS_sched_getattr, tid, ret, sizeof *ret, 0) < 0 ? -errno : 0;
+	cpu_set_t both;
+
+	CPU_AND(&both, mask, other);
+	return CPU_EQUAL(&both, mask);
 }
 
-static bool is_ordinary(const struct sched_attr *attributes)
+/* A thread that has gone has none. */
+static bool is_crowded(const struct hogs *h, pid_t tid)
 {
-	return attributes->sched_policy == SCHED_NORMAL ||
-	       attributes->sched_policy == SCHED_BATCH || attributes->sched_policy == SCHED_IDLE;
+	cpu_set_t mask;
+
+	return sched_getaffinity(tid, sizeof mask, &mask) < 0 || is_within(&mask, &h->crowd);
 }
 
-/* Of all threads of the leaf; how many had it. Who left the ordinary policies is none of ours. */
-static uint32_t slices_set(struct hog *hog, uint64_t slice_ns)
+/* Those of its CPUs on which hogs may be; who wants none of them is sent to all of them. */
+static void thread_narrow(struct hog *hog, pid_t tid)
+{
+	const struct hogs *h = hog->in;
+	cpu_set_t mask;
+
+	if (sched_getaffinity(tid, sizeof mask, &mask) < 0)
+		return; /* it has ended */
+	CPU_AND(&mask, &mask, &h->crowd);
+	if (!CPU_COUNT(&mask))
+		mask = h->crowd;
+	if (is_ours(hog, tid)) /* or it has ended */
+		(void)sched_setaffinity(tid, sizeof mask, &mask);
+	breathe(hog->in);
+}
+
+/* How many threads of the leaf were on the hogs' CPUs; the others are now. */
+static uint32_t threads_narrow(struct hog *hog)
 {
 	struct ids *threads = &hog->in->ids;
-	struct sched_attr attributes;
-	uint32_t had = 0;
+	uint32_t had = 0, strays = 1;
 
-	ids_read(threads, hog->leaf_fd, "cgroup.threads");
-	for (uint32_t i = 0; i < threads->count; i++) {
-		pid_t tid = threads->all[i];
-
-		if (slice_get(tid, &attributes) < 0 || !is_ordinary(&attributes))
-			continue;
-		if (attributes.sched_runtime == slice_ns) {
-			had++;
-			continue;
+	for (uint32_t pass = 0; strays && pass < PASSES_MAX; pass++) {
+		ids_read(threads, hog->leaf_fd, "cgroup.threads");
+		strays = 0;
+		for (uint32_t i = 0; i < threads->count; i++) {
+			if (is_crowded(hog->in, threads->all[i])) {
+				had += !pass;
+				continue;
+			}
+			thread_narrow(hog, threads->all[i]);
+			strays++;
 		}
-		attributes.sched_runtime = slice_ns;
-		if (is_ours(hog, tid)) /* or it has ended */
-			(void)syscall(SYS_sched_setattr, tid, &attributes, 0);
-		breathe(hog->in);
 	}
 	return had;
 }
 
-/* ---- sessions ---- */
-
-/* One process of each session of the leaf, in place of all. */
-static void sessions_read(struct hog *hog)
+static void threads_widen(struct hog *hog)
 {
-	struct ids *found = &hog->in->ids;
-	struct session *sessions = hog->in->sessions;
-	uint32_t count = 0;
+	struct hogs *h = hog->in;
+	cpu_set_t mask;
 
-	ids_read(found, hog->leaf_fd, "cgroup.procs");
-	for (uint32_t i = 0; i < found->count && count < SESSIONS_MAX; i++) {
-		const struct session session = { getsid(found->all[i]), found->all[i] };
-		uint32_t at = 0;
+	ids_read(&h->ids, hog->leaf_fd, "cgroup.threads");
+	for (uint32_t i = 0; i < h->ids.count; i++) {
+		pid_t tid = h->ids.all[i];
 
-		while (at < count && sessions[at].id != session.id)
-			at++;
-		if (at == count && session.id > 0)
-			sessions[count++] = session;
+		if (sched_getaffinity(tid, sizeof mask, &mask) < 0 || !CPU_EQUAL(&mask, &h->crowd))
+			continue; /* it has gone, or chose its CPUs itself */
+		if (is_ours(hog, tid))
+			(void)sched_setaffinity(tid, sizeof h->all, &h->all);
+		breathe(h);
 	}
-	hog->in->session_count = count;
 }
 
-/* The weight that so many of which are as one: each step of nice is a fifth less. */
-static int nice_of(uint32_t sessions)
-{
-	double weight = sessions;
-	int nice = 0;
+/* ---- who goes back ---- */
 
-	for (; weight > 1 && nice < NICE_MAX; nice++)
-		weight *= 0.8;
-	return nice;
+/* Spread over the threads that were read last, so that a few that stay hide nobody. */
+static void witnesses_take(struct hog *hog)
+{
+	const struct ids *threads = &hog->in->ids;
+	const uint32_t step = threads->count / WITNESSES + 1;
+
+	memset(hog->witnesses, 0, sizeof hog->witnesses);
+	for (uint32_t i = 0; i < WITNESSES && i * step < threads->count; i++)
+		hog->witnesses[i] = threads->all[i * step];
 }
 
-static void session_nice(struct hog *hog, pid_t pid, int nice)
+/* Whether it takes its CPU back each time, which no honest program does. */
+static bool escapes(struct hog *hog)
 {
-	char path[32];
+	bool left = false;
 
-	(void)snprintf(path, sizeof path, "/proc/%d/autogroup", pid);
-	auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+	for (uint32_t i = 0; i < WITNESSES && !left; i++) {
+		pid_t tid = hog->witnesses[i];
 
-	if (fd >= 0 && is_ours(hog, pid)) /* or it has ended; it is set at the next look */
-		(void)dprintf(fd, "%d", nice);
-	breathe(hog->in);
-}
-
-/* As one: a session that is alone stays as it is. */
-static void sessions_join(struct hog *hog)
-{
-	struct hogs *h = hog->in;
-	int nice;
-
-	if (!h->has_sessions)
-		return;
-	sessions_read(hog);
-	nice = nice_of(h->session_count);
-	for (uint32_t i = 0; (nice || hog->nice) && i < h->session_count; i++)
-		session_nice(hog, h->sessions[i].pid, nice);
-	hog->nice = nice;
-}
-
-static void sessions_part(struct hog *hog)
-{
-	struct hogs *h = hog->in;
-
-	if (!hog->nice)
-		return;
-	sessions_read(hog);
-	for (uint32_t i = 0; i < h->session_count; i++)
-		session_nice(hog, h->sessions[i].pid, 0);
+		left = tid && !is_crowded(hog->in, tid) && is_ours(hog, tid);
+	}
+	hog->escapes = left ? hog->escapes + 1 : 0;
+	return hog->escapes >= ESCAPES_MAX;
 }
 
 /* ---- one hog ---- */
@@ -255,21 +242,14 @@ static void look_later(struct hog *hog, uint64_t now_ns)
 			now_ns + (uint64_t)LOOK_MS * NS_PER_MS);
 }
 
-/* How many threads of the leaf were a part of it before: by their slices. */
-static uint32_t hog_gather(struct hog *hog)
-{
-	sessions_join(hog);
-	return slices_set(hog, HOG_SLICE_NS);
-}
-
 static void hog_forget(struct hog *hog)
 {
 	struct hogs *h = hog->in;
 
 	for (uint32_t i = 0; i < h->count; i++) {
-		if (h->all[i] != hog)
+		if (h->hogs[i] != hog)
 			continue;
-		h->all[i] = h->all[--h->count];
+		h->hogs[i] = h->hogs[--h->count];
 		break;
 	}
 	timer_clear(h->options.timers, &hog->timer);
@@ -277,11 +257,40 @@ static void hog_forget(struct hog *hog)
 	free(hog);
 }
 
+static void hog_free(struct hog *hog)
+{
+	if (hog->is_gathered)
+		threads_widen(hog);
+	hog->is_gathered = false;
+	hog->escapes = 0;
+}
+
 static void hog_release(struct hog *hog)
 {
-	(void)slices_set(hog, hog->in->slice_ns); /* who had it does not matter */
-	sessions_part(hog);
+	hog_free(hog);
 	hog_forget(hog);
+}
+
+/* False: all that was gathered has ended, and what is there now is not what was told of. */
+static bool hog_gather(struct hog *hog)
+{
+	const bool was_gathered = hog->is_gathered;
+	const bool is_escaping = was_gathered && escapes(hog);
+
+	hog->is_gathered = true;
+	if (threads_narrow(hog) == 0 && was_gathered && !hog->escapes)
+		return false;
+	if (is_escaping)
+		hog->in->options.escapes(hog->in->options.owner, &hog->who);
+	witnesses_take(hog);
+	return true;
+}
+
+static bool is_needed(struct hogs *h, uint64_t now_ns)
+{
+	if (h->options.is_needed(h->options.owner))
+		h->needed_ns = now_ns;
+	return now_ns - h->needed_ns <= (uint64_t)REST_MS * NS_PER_MS;
 }
 
 /* Whether a thread runs or waits for a CPU. */
@@ -314,9 +323,12 @@ static bool wants_to_run(struct hog *hog)
 static void look(struct timer *timer)
 {
 	struct hog *hog = container_of(timer, struct hog, timer);
-	const uint64_t now_ns = io_clock_ns(hog->in->options.io);
+	struct hogs *h = hog->in;
+	const uint64_t now_ns = io_clock_ns(h->options.io);
 
-	if (hog_gather(hog) == 0) { /* it ended; what is in the leaf now is not what was told of */
+	if (!is_needed(h, now_ns)) {
+		hog_free(hog);
+	} else if (!hog_gather(hog)) {
 		hog_release(hog);
 		return;
 	}
@@ -328,7 +340,7 @@ static void look(struct timer *timer)
 		look_later(hog, now_ns);
 }
 
-static struct hog *hog_new(struct hogs *h, uint64_t leaf_id)
+static struct hog *hog_new(struct hogs *h, const struct guard_churn_event *who)
 {
 	struct hog *hog = h->count < HOGS_MAX ? calloc(1, sizeof *hog) : NULL;
 	char link[32];
@@ -336,8 +348,8 @@ static struct hog *hog_new(struct hogs *h, uint64_t leaf_id)
 	if (!hog)
 		return NULL; /* it is told of again */
 	hog->in = h;
-	hog->leaf_id = leaf_id;
-	hog->leaf_fd = group_open(h->options.cgroup_fd, leaf_id);
+	hog->who = *who;
+	hog->leaf_fd = group_open(h->options.cgroup_fd, who->leaf_id);
 	(void)snprintf(link, sizeof link, "/proc/self/fd/%d", hog->leaf_fd);
 	/* Zeroed: what is read ends. A path that is cut, or none, is nobody's. */
 	if (hog->leaf_fd < 0 || readlink(link, hog->leaf_path, sizeof hog->leaf_path - 1) < 0) {
@@ -345,62 +357,82 @@ static struct hog *hog_new(struct hogs *h, uint64_t leaf_id)
 		free(hog); /* it has gone */
 		return NULL;
 	}
-	h->all[h->count++] = hog;
+	h->hogs[h->count++] = hog;
 	return hog;
 }
 
 /* ---- from outside ---- */
 
-void hogs_told(struct hogs *h, uint64_t leaf_id)
+void hogs_told(struct hogs *h, const struct guard_churn_event *who)
 {
 	const uint64_t now_ns = io_clock_ns(h->options.io);
 	struct hog *hog;
 
 	for (uint32_t i = 0; i < h->count; i++) {
-		if (h->all[i]->leaf_id != leaf_id)
+		if (h->hogs[i]->who.leaf_id != who->leaf_id)
 			continue;
-		h->all[i]->told_ns = now_ns;
+		h->hogs[i]->told_ns = now_ns;
 		return;
 	}
-	hog = hog_new(h, leaf_id);
+	hog = hog_new(h, who);
 	if (!hog)
 		return;
-	log_debug("hog leaf=%llu", (unsigned long long)leaf_id);
+	log_debug("hog leaf=%llu", (unsigned long long)who->leaf_id);
 	hog->told_ns = now_ns;
-	(void)hog_gather(hog); /* the first time: nobody was */
+	if (is_needed(h, now_ns))
+		(void)hog_gather(hog); /* the first time: nobody was */
 	look_later(hog, now_ns);
 }
 
-/* Until Linux 6.12 is the minimum: before, a slice is taken and forgotten. */
-static uint64_t slice_probe(void)
+void hogs_gather(struct hogs *h)
 {
-	struct sched_attr attributes;
-
-	return slice_get(0, &attributes) < 0 ? 0 : attributes.sched_runtime;
+	h->needed_ns = io_clock_ns(h->options.io);
+	for (uint32_t i = 0; i < h->count; i++)
+		if (!h->hogs[i]->is_gathered)
+			(void)hog_gather(h->hogs[i]); /* as above */
 }
 
-/* Sessions are groups where the kernel can do that and is not told otherwise. */
-static bool sessions_probe(void)
+bool hogs_are_free(const struct hogs *h)
 {
-	auto_close int fd = open("/proc/sys/kernel/sched_autogroup_enabled", O_RDONLY | O_CLOEXEC);
-	char state = 0;
+	for (uint32_t i = 0; i < h->count; i++)
+		if (!h->hogs[i]->is_gathered)
+			return true;
+	return false;
+}
 
-	return fd >= 0 && read(fd, &state, 1) == 1 && state == '1';
+/* The first of the CPUs, one of each sixteen, are kept free of hogs. */
+static int masks_make(struct hogs *h)
+{
+	int count, kept = 0;
+
+	if (sched_getaffinity(0, sizeof h->all, &h->all) < 0)
+		return -errno; /* EINVAL: more CPUs than a mask has */
+	count = CPU_COUNT(&h->all);
+	if (count < 2)
+		return -EOPNOTSUPP;
+	h->crowd = h->all;
+	for (int cpu = 0; cpu < CPU_SETSIZE && kept <= (count - 1) / CPUS_A_FREE; cpu++) {
+		if (CPU_ISSET(cpu, &h->all)) {
+			CPU_CLR(cpu, &h->crowd);
+			kept++;
+		}
+	}
+	return 0;
 }
 
 int hogs_open(const struct hogs_options *options, struct hogs **ret)
 {
-	const uint64_t slice_ns = slice_probe();
-	struct hogs *h;
+	struct hogs *h = calloc(1, sizeof *h);
+	int r;
 
-	if (!slice_ns)
-		return -EOPNOTSUPP;
-	h = calloc(1, sizeof *h);
 	if (!h)
 		return -ENOMEM;
 	h->options = *options;
-	h->slice_ns = slice_ns;
-	h->has_sessions = sessions_probe();
+	r = masks_make(h);
+	if (r < 0) {
+		free(h);
+		return r;
+	}
 	*ret = h;
 	return 0;
 }
@@ -410,11 +442,6 @@ void hogs_close(struct hogs *h)
 	if (!h)
 		return;
 	while (h->count)
-		hog_release(h->all[0]);
+		hog_release(h->hogs[0]);
 	free(h);
-}
-
-bool hogs_have_sessions(const struct hogs *h)
-{
-	return h->has_sessions;
 }

@@ -1,12 +1,13 @@
 /*
- * Hogs: leaves whose programs compute long. They yield to who does not: each of their threads has a
- * time slice longer than anybody else's, so that whoever wakes up runs before them, and all their
- * sessions together have the share of the CPUs that one has. Used from the governor's thread alone.
+ * Hogs: leaves whose programs compute long. While others begin something, hogs are kept off one CPU
+ * of each sixteen, so that there is one for those that are done soon. Used from the governor's
+ * thread alone.
  */
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
+
+#include "bpf/guard_churn.h"
 
 struct hogs;
 struct io;
@@ -19,16 +20,23 @@ struct hogs_options {
 	struct io *io;
 	struct timers *timers; /* with room for HOGS_MAX */
 	int cgroup_fd;	       /* borrowed: any directory of cgroup v2 */
+	void *owner;
+	/* Something short has begun since it was asked last: asked at each look. */
+	bool (*is_needed)(void *owner);
+	/* It takes the CPU back whenever it was told to leave it: said at each look. */
+	void (*escapes)(void *owner, const struct guard_churn_event *who);
 };
 
 /*
- * On the governor's thread, while it has an ordinary policy. -EOPNOTSUPP: the kernel knows no
- * slices of tasks, so nobody can be made to yield.
+ * On the governor's thread, while it may run on every CPU that sandboxes may. -EOPNOTSUPP: there is
+ * one CPU, so nobody can be kept off it; -EINVAL: there are more than 1,024.
  */
 int hogs_open(const struct hogs_options *options, struct hogs **ret);
-/* All are what they were before. NULL is fine. */
+/* All may run where they did before. NULL is fine. */
 void hogs_close(struct hogs *h);
-/* The kernel makes a group of each session, so that those of a hog can be made to share. */
-bool hogs_have_sessions(const struct hogs *h);
+/* There are some, and they run on every CPU: nothing short has begun for a while. */
+bool hogs_are_free(const struct hogs *h);
+/* Something short begins now: it is not waited for the next look. */
+void hogs_gather(struct hogs *h);
 /* The leaf computes long: from now on it is a hog, until it rests. */
-void hogs_told(struct hogs *h, uint64_t leaf_id);
+void hogs_told(struct hogs *h, const struct guard_churn_event *who);

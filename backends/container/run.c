@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "backends/container/governor.h"
 #include "backends/container/walls.h"
 #include "engine/base/cleanup.h"
 
@@ -419,6 +420,7 @@ int container_run_start(struct run *base, const struct run_spec *spec)
 	run->oom_call.whose = run->finish_call.whose = spec->whose;
 	run->run.tty_fd = -1;
 	child_hold(&box->init); /* until it has started or failed */
+	governor_begins(node_governor(containers_of(base->box->backend)->options.node));
 	leaf_ask(run);
 	return 0;
 }

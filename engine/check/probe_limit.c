@@ -7,12 +7,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/magic.h>
-#include <linux/sched/types.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include "engine/check/file.h"
 
@@ -176,20 +174,18 @@ static void swap_probe(const struct check_context *context, struct check_result 
 		check_ok(result, "%llu MiB", kib >> 10);
 }
 
-/* What the governor makes programs yield with that compute long. */
+/* What the governor keeps programs off that compute long, while others begin something. */
 static void yielding_probe(const struct check_context *context, struct check_result *result)
 {
-	struct sched_attr attributes = { .size = sizeof(attributes) };
-	uint64_t groups = 0;
+	cpu_set_t cpus;
 
 	(void)context;
-	if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) < 0 ||
-	    !attributes.sched_runtime)
-		check_missing(result, "the kernel tells no time slice of an ordinary task");
-	else if (file_number("/proc/sys/kernel/sched_autogroup_enabled", &groups) < 0 || !groups)
-		check_degraded(result, "slices, but each task has a share: sessions are no groups");
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0)
+		check_missing(result, "the CPUs of this process are not told");
+	else if (CPU_COUNT(&cpus) < 2)
+		check_missing(result, "there is one CPU");
 	else
-		check_ok(result, "by slices, and sessions as one");
+		check_ok(result, "by keeping a CPU free, of %d", CPU_COUNT(&cpus));
 }
 
 static void images_probe(const struct check_context *context, struct check_result *result)
@@ -233,7 +229,7 @@ const struct check_probe check_limit_probes[] = {
 	  "swapon a file or zram" },
 	{ "yielding", false, 0, yielding_probe,
 	  "sandboxes that compute keep short commands of others waiting",
-	  "use Linux 6.12; sysctl -w kernel.sched_autogroup_enabled=1" },
+	  "give the engine two CPUs or more" },
 	{ "images", false, 0, images_probe, "no sandbox can be created from there",
 	  "make the directory on ext4, xfs or another disk file system" },
 	{ 0 },
