@@ -76,7 +76,7 @@ static uint32_t client_share_of(const struct shard *shard)
 static int shard_fill_pools(struct shard *shard)
 {
 	const struct node *node = shard->node;
-	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 3 +
+	uint32_t timers = node->sandboxes_per_shard * 2 + node->execs_per_shard * 4 +
 			  shard_files_max(shard) + node->requests_per_shard +
 			  shard->config->clients_max + shard->config->inbounds_max +
 			  PORT_WAITS_MAX + CALLS_PER_SHARD_MAX + CALL_SETS_PER_SHARD_MAX +

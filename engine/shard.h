@@ -21,6 +21,7 @@
 #include "engine/config.h"
 #include "engine/image/image.h"
 #include "engine/integrity/integrity.h"
+#include "engine/exec/pace.h"
 #include "engine/exec/sink.h"
 #include "engine/port/forward.h"
 #include "engine/function/function.h"
@@ -80,6 +81,7 @@ struct shard {
 	struct image_hold images[IMAGES_MAX];
 	uint32_t execs_running, execs_undying, execs_max;
 	struct sinks sinks;
+	struct pace unheard;	  /* output that nobody hears */
 	struct forwards forwards; /* ways into sandboxes from this host */
 	struct functions functions;
 	struct integrity integrity;

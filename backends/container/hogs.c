@@ -1,8 +1,9 @@
 /*
- * Owns the hogs: who is one, and where its threads may run. Called by the governor. While something
- * short began in the last REST_MS they are gathered on the CPUs of the crowd, else free. A hog is
- * looked at every LOOK_MS: what was born beside is taken along, who has ended is forgotten, and who
- * neither computed for REST_MS nor wants to is let go.
+ * Owns the hogs: who is one, and where its threads may run. Called by the governor. While
+ * something short began in the last REST_MS they are gathered on the CPUs of the crowd, each with
+ * the share of one session, else free. A hog is looked at every LOOK_MS: what was born beside is
+ * taken along, who has ended is forgotten, and who neither computed for REST_MS nor wants to is
+ * let go.
  *
  * Must hold: a leaf that has another program than the one that was told of is left alone, and so is
  * whoever is not in the leaf: a pid is looked at before it is used. A mask is only ever narrowed
@@ -35,6 +36,8 @@ enum {
 	WITNESSES = 8,	 /* threads of a hog that are looked for again */
 	ESCAPES_MAX = 4, /* looks in a row at which one of them had left */
 	CPUS_A_FREE = 16,
+	SESSIONS_MAX = 1024, /* of a leaf that are told apart */
+	NICE_MAX = 19,
 	BREATH_NS = 1000000,
 	NS_PER_MS = 1000000,
 };
@@ -42,6 +45,10 @@ enum {
 struct ids {
 	uint32_t count;
 	pid_t all[IDS_MAX];
+};
+
+struct session {
+	pid_t id, pid; /* of one of its processes */
 };
 
 struct hog {
@@ -52,6 +59,7 @@ struct hog {
 	int leaf_fd;
 	uint32_t escapes;
 	bool is_gathered;
+	int nice;		    /* of its sessions */
 	pid_t witnesses[WITNESSES]; /* 0: none */
 	char leaf_path[512];
 };
@@ -59,10 +67,12 @@ struct hog {
 struct hogs {
 	struct hogs_options options;
 	cpu_set_t all, crowd; /* of ordinary programs, and of hogs */
-	uint32_t count, changes;
+	bool has_sessions;
+	uint32_t count, changes, session_count;
 	uint64_t needed_ns; /* when something short began, as far as is known */
 	struct hog *hogs[HOGS_MAX];
-	struct ids ids; /* scratch */
+	struct ids ids; /* scratch, as the next */
+	struct session sessions[SESSIONS_MAX];
 };
 
 /* ---- lists of ids ---- */
@@ -203,6 +213,78 @@ static void threads_widen(struct hog *hog)
 	}
 }
 
+/* ---- sessions ---- */
+
+/* One process of each session of the leaf, in place of all. */
+static void sessions_read(struct hog *hog)
+{
+	struct ids *found = &hog->in->ids;
+	struct session *sessions = hog->in->sessions;
+	uint32_t count = 0;
+
+	ids_read(found, hog->leaf_fd, "cgroup.procs");
+	for (uint32_t i = 0; i < found->count && count < SESSIONS_MAX; i++) {
+		const struct session session = { getsid(found->all[i]), found->all[i] };
+		uint32_t at = 0;
+
+		while (at < count && sessions[at].id != session.id)
+			at++;
+		if (at == count && session.id > 0)
+			sessions[count++] = session;
+	}
+	hog->in->session_count = count;
+}
+
+/* The weight that so many of which are as one: each step of nice is a fifth less. */
+static int nice_of(uint32_t sessions)
+{
+	double weight = sessions;
+	int nice = 0;
+
+	for (; weight > 1 && nice < NICE_MAX; nice++)
+		weight *= 0.8;
+	return nice;
+}
+
+static void session_nice(struct hog *hog, pid_t pid, int nice)
+{
+	char path[32];
+
+	(void)snprintf(path, sizeof path, "/proc/%d/autogroup", pid);
+	auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd >= 0 && is_ours(hog, pid)) /* or it has ended; it is set at the next look */
+		(void)dprintf(fd, "%d", nice);
+	breathe(hog->in);
+}
+
+/* As one: a session that is alone stays as it is. */
+static void sessions_join(struct hog *hog)
+{
+	struct hogs *h = hog->in;
+	int nice;
+
+	if (!h->has_sessions)
+		return;
+	sessions_read(hog);
+	nice = nice_of(h->session_count);
+	for (uint32_t i = 0; (nice || hog->nice) && i < h->session_count; i++)
+		session_nice(hog, h->sessions[i].pid, nice);
+	hog->nice = nice;
+}
+
+static void sessions_part(struct hog *hog)
+{
+	struct hogs *h = hog->in;
+
+	if (!hog->nice)
+		return;
+	sessions_read(hog);
+	for (uint32_t i = 0; i < h->session_count; i++)
+		session_nice(hog, h->sessions[i].pid, 0);
+	hog->nice = 0;
+}
+
 /* ---- who goes back ---- */
 
 /* Spread over the threads that were read last, so that a few that stay hide nobody. */
@@ -259,8 +341,10 @@ static void hog_forget(struct hog *hog)
 
 static void hog_free(struct hog *hog)
 {
-	if (hog->is_gathered)
+	if (hog->is_gathered) {
 		threads_widen(hog);
+		sessions_part(hog);
+	}
 	hog->is_gathered = false;
 	hog->escapes = 0;
 }
@@ -278,6 +362,7 @@ static bool hog_gather(struct hog *hog)
 	const bool is_escaping = was_gathered && escapes(hog);
 
 	hog->is_gathered = true;
+	sessions_join(hog);
 	if (threads_narrow(hog) == 0 && was_gathered && !hog->escapes)
 		return false;
 	if (is_escaping)
@@ -420,6 +505,15 @@ static int masks_make(struct hogs *h)
 	return 0;
 }
 
+/* Sessions are groups where the kernel can do that and is not told otherwise. */
+static bool sessions_probe(void)
+{
+	auto_close int fd = open("/proc/sys/kernel/sched_autogroup_enabled", O_RDONLY | O_CLOEXEC);
+	char state = 0;
+
+	return fd >= 0 && read(fd, &state, 1) == 1 && state == '1';
+}
+
 int hogs_open(const struct hogs_options *options, struct hogs **ret)
 {
 	struct hogs *h = calloc(1, sizeof *h);
@@ -428,6 +522,7 @@ int hogs_open(const struct hogs_options *options, struct hogs **ret)
 	if (!h)
 		return -ENOMEM;
 	h->options = *options;
+	h->has_sessions = sessions_probe();
 	r = masks_make(h);
 	if (r < 0) {
 		free(h);

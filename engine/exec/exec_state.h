@@ -21,6 +21,7 @@
 #include "engine/base/timer.h"
 #include "engine/exec/capture.h"
 #include "engine/exec/exec_reader.h"
+#include "engine/exec/pace.h"
 #include "engine/request/inlet.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/request/window.h"
@@ -82,6 +83,8 @@ struct exec {
 	uint64_t output_limit_bytes; /* of all streams; UINT64_MAX: none */
 	struct io_op closing;	     /* its terminal */
 	struct timer left;	     /* nobody has that open: until it is looked at again */
+	struct pace pace;
+	struct timer paced; /* its output waits for its turn */
 	bool has_tty;
 	bool merge, detaches, has_input, takes_input, started, run_over;
 	bool stopping, quieting; /* no op begins any more; those in flight are waited for */

@@ -14,6 +14,8 @@
 #include "engine/shard.h"
 #include "engine/exec/sink.h"
 
+#define NS_PER_MS 1000000ull
+
 enum { READ_BYTES = 16 << 10, DRAIN_BYTES_MAX = 1 << 20 };
 
 static void stream_close(struct stream *stream)
@@ -52,6 +54,34 @@ static void stream_got(struct io_op *op, int res)
 		exec_stream_read(stream);
 }
 
+static void turn_comes(struct timer *timer)
+{
+	struct exec *exec = container_of(timer, struct exec, paced);
+
+	for (int i = 0; i < EXEC_STREAMS; i++)
+		exec_stream_read(&exec->streams[i]);
+}
+
+/* Who hears it as it comes says how fast, by what it has consumed; nobody's is read at its pace. */
+static bool takes_turn(struct exec *exec)
+{
+	struct shard *shard = exec->shard;
+	uint64_t now_ns = io_now_ns(shard->io);
+
+	if (exec->readers)
+		return true;
+	if (pace_has_room(&exec->pace, now_ns, PACE_EXEC_READS) &&
+	    pace_has_room(&shard->unheard, now_ns, PACE_SHARD_READS)) {
+		exec->pace.reads++;
+		shard->unheard.reads++;
+		return true;
+	}
+	exec->paced.expired = turn_comes;
+	if (!timer_is_set(&exec->paced)) /* the heap has room for it */
+		(void)timer_set(&shard->timers, &exec->paced, now_ns + PACE_MS * NS_PER_MS);
+	return false;
+}
+
 void exec_stream_read(struct stream *stream)
 {
 	struct exec *exec = stream->exec;
@@ -68,6 +98,8 @@ void exec_stream_read(struct stream *stream)
 	if (stream->is_held)
 		exec->output_ns = io_now_ns(exec->shard->io); /* it was not silent: nobody heard */
 	stream->is_held = false;
+	if (!takes_turn(exec))
+		return;
 	stream->reading = true;
 	stream->op.done = stream_got;
 	io_read(exec->shard->io, &stream->op, stream->fd, stream->buffer,

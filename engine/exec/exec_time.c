@@ -93,4 +93,5 @@ void exec_time_begin(struct exec *exec)
 void exec_time_end(struct exec *exec)
 {
 	timer_clear(&exec->shard->timers, &exec->limit);
+	timer_clear(&exec->shard->timers, &exec->paced);
 }
