@@ -1,6 +1,7 @@
 /*
- * How fast output is read that nobody hears as it comes: so many reads in a while, of each exec and of
- * a shard in all. Else a program that writes without end keeps its shard at nothing but that.
+ * How fast output is read that nobody hears as it comes: so many reads in a while, of each exec
+ * and of a shard in all. Else a program that writes without end keeps its shard at nothing but
+ * that.
  */
 #pragma once
 
