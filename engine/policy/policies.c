@@ -31,7 +31,7 @@ static void version_free(const struct policy_table *table, struct policy *policy
 	policy_free(policy);
 }
 
-/* What sandboxes get of it; a failure leaves it as it was. */
+/* What sandboxes get of it, by its number; a failure leaves it as it was. */
 static int version_arm(const struct policy_table *table, struct policy *policy)
 {
 	return table->enforcer ?
@@ -308,13 +308,14 @@ int policies_restore(struct policy_table *table, const struct policy_request *re
 		r = -EEXIST; /* it is ready-made by now */
 	else if (own_count(table, request->tenant) >= POLICIES_OWN_MAX)
 		r = -ENOSPC;
-	else
+	if (r == 0) {
+		policy->guard.number = number_again(table, number);
 		r = version_arm(table, policy);
+	}
 	if (r < 0) {
 		policy_free(policy);
 		return r;
 	}
-	policy->guard.number = number_again(table, number);
 	policy_insert(table, policy);
 	return 0;
 }

@@ -235,6 +235,9 @@ static void policies_are_as_before(struct dsec *d, const struct row *before, uns
 
 		expect(ran_says(&ran, "ran\n"));
 		sandbox_end(d, made.ids[0]);
+	} else {
+		note("%u %s: %s, errno %d", made.trouble.code, made.trouble.step,
+		     made.trouble.detail, made.trouble.error);
 	}
 }
 
