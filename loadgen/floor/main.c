@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* All uids are below 2^31: the terminals of Linux 6.12 know no groups beyond. */
 enum { WORKERS_MAX = 64, UID_FIRST = 0x7f100000, UID_RANGE = 65536, WARMUP_MS = 300 };
@@ -259,6 +260,11 @@ int main(int argc, char **argv)
 
 	if (settings_parse(&settings, argc, argv))
 		return usage();
+	/* Descriptors have numbers of their own here, which none that is inherited may hold. */
+	if (close_range(3, ~0u, 0)) {
+		perror("dsec-floor: close_range");
+		return 1;
+	}
 	bytes = sizeof(*shared) + (settings.workers + 1) * sizeof(struct histogram);
 	shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED || unshare(CLONE_NEWNET)) {

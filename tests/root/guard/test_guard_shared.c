@@ -439,8 +439,12 @@ Test(shared, flows_are_cut_of_one_whether_they_have_an_address_or_not)
 	talker_start(&talkers[0], TREE_LEAF);
 	talker_start(&talkers[1], TREE_SLOT1);
 	r = guard_flows_cut(&flows, &count);
-	if (r == -EOPNOTSUPP)
+	if (r == -EOPNOTSUPP) {
+		(void)talker_end(&talkers[0]); /* whatever it says */
+		(void)talker_end(&talkers[1]);
+		teardown(); /* a skip ends the test without it */
 		cr_skip("this kernel ends no sockets by iterators");
+	}
 	cr_expect_eq(r, 0);
 	/* The reset of one end may end the other. */
 	cr_expect(count == 3 || count == 4, "%u", count);
