@@ -286,6 +286,38 @@ static void who_computes_long_leaves_a_cpu_to_others_that_begin(struct engine *e
 	sandbox_end(e->d, neighbour);
 }
 
+/* Its mask is its own to set; it may make as many processes as it likes, so that is not why. */
+static void who_takes_its_cpu_back_each_time_is_held_back(struct engine *e)
+{
+	struct command taker =
+		SH("while :; do busybox taskset -p ffff $$ >/tmp/told || exit; done");
+	struct dsec_id id, neighbour;
+	uint64_t give_up_ms;
+	int64_t ticket;
+
+	if (!is_governed(e))
+		return;
+	if (cpus_of(0) < 2 || cpus_of(0) > 16) {
+		note("left out: it sets sixteen CPUs, and there are %d", cpus_of(0));
+		return;
+	}
+	neighbour = sandbox_make(e->d);
+	id = sandbox_of(e, DSEC_PROCESSES_UNLIMITED, NULL);
+	ticket = command_start(e->d, id, &taker, NULL);
+	give_up_ms = now_ms() + longer(20000);
+	while (usage_now(e->d, id).throttles < 2 && now_ms() < give_up_ms) {
+		auto_ran struct ran ran = shell_run(e->d, neighbour, "echo well");
+
+		expect(ran_says(&ran, "well\n"));
+	}
+	expect(usage_now(e->d, id).throttles >= 2 && !usage_now(e->d, neighbour).throttles);
+	expect(ticket_end(e->d, dsec_signal(e->d, NULL, id, 1, SIGKILL | DSEC_SIGNAL_ALL)).code ==
+	       DSEC_OK);
+	(void)ticket_end(e->d, ticket);
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, neighbour);
+}
+
 /* How many leaves are to be frozen, whoever is in them. */
 static unsigned frozen_count(const struct engine *e)
 {
@@ -338,6 +370,7 @@ static const struct claim claims[] = {
 	CLAIM(a_storm_is_held_back_and_told_of_and_nobody_waits),
 	CLAIM(who_makes_many_is_left_alone),
 	CLAIM(who_computes_long_leaves_a_cpu_to_others_that_begin),
+	CLAIM(who_takes_its_cpu_back_each_time_is_held_back),
 };
 static const struct claim hurting[] = { CLAIM(an_engine_that_dies_leaves_nobody_frozen) };
 static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
