@@ -215,8 +215,8 @@ struct run {
 	int pid;
 	uint32_t leaf; /* in started(): N of its cgroup eN; UINT32_MAX: none yet */
 	/*
-	 * error 0: the program runs. Else -errno, failed_step names what failed and `not_found`
-	 * that it was the program itself or what it needs; nothing runs.
+	 * error 0: the program runs. Else -errno, failed_step names what failed and
+	 * `program_failed` that it was the program itself or what it needs; nothing runs.
 	 */
 	void (*started)(struct run *run, int error);
 	/* The main process was reaped (wait status) and, after run_kill(), its leaf is empty. */

@@ -48,6 +48,7 @@ enum {
 	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */
 	QUARANTINE_RETRY_S = 5,
 	ENDS_AT_ONCE = 4,	  /* sandboxes of a shard that end because one client wants it */
+	EXEC_START_LIMIT_S = 60,  /* whoever waits for a program to start is told by then */
 	EXEC_KILL_LIMIT_S = 5,	  /* whoever waits for a killed exec is told by then */
 	SUBSCRIPTIONS_MAX = 1024, /* to events, of the node */
 	SUBSCRIPTIONS_CLIENT_MAX = 32, /* half of what a channel has in flight */

@@ -128,9 +128,13 @@ static void run_started(struct run *run, int error)
 	fds_close(exec->child_fds, 3);
 	exec->started = error == 0;
 	exec->failed_step = run->failed_step;
+	if (!exec->started) {
+		exec_time_end(exec);
+		exec_died(exec);
+	}
 	if (exec->started && exec->has_tty)
 		exec_tty_open(exec, take_fd(&run->tty_fd));
-	if (exec->started)
+	if (exec->started && !exec->over)
 		news_of_exec(exec, DSEC_TOPIC_EXEC_STARTED);
 	if (exec->started && exec->owner.part)
 		reader_tell_started(&exec->owner);
@@ -156,9 +160,12 @@ static int start_run(struct flow *f)
 	exec->spec.whose = exec->client;
 	exec->begun_ns = io_now_ns(f->host->io);
 	r = class->run_start(exec->run, &exec->spec);
-	if (r < 0)
+	if (r < 0) {
 		exec->failed_step = exec->run->failed_step;
-	return r < 0 ? r : FLOW_WAIT;
+		return r;
+	}
+	exec_time_start(exec);
+	return FLOW_WAIT;
 }
 
 /* Only where the exec fails after it started: else the program has ended by then. */
@@ -183,6 +190,8 @@ static int wait_run(struct flow *f)
 	if (exec->run_over)
 		return FLOW_NEXT;
 	exec_time_begin(exec);
+	if (exec->over) /* it started too late */
+		exec_kill(exec, DSEC_KILLED);
 	if (exec->phase_over)
 		exec_kill(exec, DSEC_PHASE_OVER);
 	if (exec_output_is_over(exec))
@@ -195,7 +204,7 @@ static void run_ended(struct run *run, int status)
 	struct exec *exec = run->owner;
 
 	exec->run_over = true;
-	exec->shard->execs_undying -= exec->is_undying;
+	exec_died(exec);
 	exec->status = status;
 	if (run->box_died && !exec->killed) {
 		exec->killed = true;
@@ -448,9 +457,6 @@ void execs_overdue(struct sandbox *sandbox)
 void execs_end(struct sandbox *sandbox)
 {
 	execs_forget(sandbox);
-	for (struct exec *exec = sandbox->execs; exec; exec = exec->next) {
-		exec->killed = true;
-		if (!exec->reason)
-			exec->reason = DSEC_KILLED;
-	}
+	for (struct exec *exec = sandbox->execs; exec; exec = exec->next)
+		exec_end_with_box(exec);
 }

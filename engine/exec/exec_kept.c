@@ -118,7 +118,8 @@ void exec_keep(struct exec *exec)
 {
 	struct sandbox *sandbox = exec->sandbox;
 
-	if (sandbox->state != DSEC_STATE_RUNNING || !exec->started) {
+	/* Of one that started too late it was told that it has not. */
+	if (sandbox->state != DSEC_STATE_RUNNING || !exec->started || !exec->result.size) {
 		exec_free(exec);
 		return;
 	}

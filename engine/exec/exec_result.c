@@ -88,6 +88,11 @@ static void result_of_status(const struct exec *exec, struct dsec_wire_result *r
 static bool result_of_failure(const struct exec *exec, int error, struct dsec_wire_result *ret,
 			      struct status *ret_status)
 {
+	if (exec->is_undying) {
+		*ret_status = status_of_errno(-ETIMEDOUT, "exec", "start");
+		ret_status->detail = "it has not started in time, and is killed when it does";
+		return false;
+	}
 	/* ESRCH: PID 1 has died, which is told here later. */
 	if (!exec->started && (exec->sandbox->state != DSEC_STATE_RUNNING || error == -ESRCH)) {
 		*ret_status = (struct status){ .code = DSEC_ABSENT,
@@ -137,7 +142,8 @@ void exec_overdue(struct exec *exec)
 {
 	if (exec->over)
 		return;
-	log_error("exec does not die id=%u.%llx exec=%llu pid=%d, continuing", exec->shard->number,
+	log_error("exec does not %s id=%u.%llx exec=%llu pid=%d, continuing",
+		  exec->started ? "die" : "start", exec->shard->number,
 		  (unsigned long long)exec->sandbox->id.lo, (unsigned long long)exec->number,
 		  exec->run ? exec->run->pid : 0);
 	exec->is_undying = !exec->run_over;
@@ -146,6 +152,12 @@ void exec_overdue(struct exec *exec)
 	exec_input_stop(exec);
 	exec_conclude(exec, 0);
 	phase_overdue(exec->sandbox);
+}
+
+void exec_died(struct exec *exec)
+{
+	exec->shard->execs_undying -= exec->is_undying;
+	exec->is_undying = false;
 }
 
 static void record_write(struct tenancy *tenancy, const uint8_t id[16], const struct emission *e)
@@ -204,9 +216,9 @@ void exec_conclude(struct exec *exec, int error)
 		result->outputs[i] =
 			(struct dsec_wire_output){ .stream = (uint32_t)i + 1,
 						   .total_bytes = exec->streams[i].capture.total };
-	if (exec->is_undying)
+	if (exec->is_undying && exec->started)
 		result_of_undying(exec, result, &exec->result_status);
-	else if (!error)
+	else if (!error && !exec->is_undying)
 		result_of_status(exec, result);
 	else if (!result_of_failure(exec, error, result, &exec->result_status))
 		result->size = 0; /* it never came to a result */

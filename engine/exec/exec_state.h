@@ -2,7 +2,7 @@
  * An exec from the inside, shared by the files that make it up:
  *
  *	exec.c		the request, and the flow from pipes to the end of the program
- *	exec_time.c	how long it may run, and be silent
+ *	exec_time.c	how long it may take to start, run, be silent, and die
  *	exec_stream.c	its descriptors: what it writes is read, what is left is taken at the end
  *	exec_tty.c	its terminal, in place of pipes
  *	exec_reader.c	who gets that as it comes
@@ -134,6 +134,10 @@ void exec_op_settled(struct exec *exec);
 void exec_kill(struct exec *exec, uint32_t reason);
 /* Everything of it is killed, now or when it has started. */
 void exec_end_with_phase(struct exec *exec);
+/* PID 1 of its sandbox is being killed, which takes it along. */
+void exec_end_with_box(struct exec *exec);
+/* From the wish to start it. */
+void exec_time_start(struct exec *exec);
 /* From the program's start to its end. */
 void exec_time_begin(struct exec *exec);
 void exec_time_end(struct exec *exec);
@@ -179,8 +183,10 @@ void reader_tell_started(struct reader *reader);
 
 /* The exec is over: its readers and the record are told. error: of its flow. */
 void exec_conclude(struct exec *exec, int error);
-/* It was killed and does not die: it is over for all who wait, and stays until it has. */
+/* It does not start, or was killed and does not die: it is over for all who wait, and stays. */
 void exec_overdue(struct exec *exec);
+/* It does now, or never came to be. */
+void exec_died(struct exec *exec);
 /* A part ends with the result. */
 void exec_answer(const struct exec *exec, struct part *part, uint16_t flags);
 /* For a part that does not wait for the end: it runs. */

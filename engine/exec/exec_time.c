@@ -1,7 +1,8 @@
 /*
- * How long a program may run, and be silent, and what happens then: SIGTERM where it is given time
- * for its end, SIGKILL for all of its leaf after that; and what becomes of whoever waits where
- * that does not die. Called by exec.c; one timer does it all.
+ * How long a program may take to start, run, and be silent, and what happens then: SIGTERM where it
+ * is given time for its end, SIGKILL for all of its leaf after that; and what becomes of whoever
+ * waits where that does not die. Called by exec.c; one timer does it all. Must hold: an exec that
+ * was killed, by whomever, has its whole time to be over.
  */
 #include "engine/exec/exec_state.h"
 
@@ -17,6 +18,8 @@ static uint64_t limit_due_ns(const struct exec *exec)
 	uint64_t due = exec->begun_ns + exec->timeout_ms * NS_PER_MS;
 	uint64_t idle = exec->output_ns + exec->idle_timeout_ms * NS_PER_MS;
 
+	if (!exec->started)
+		return exec->begun_ns + EXEC_START_LIMIT_S * 1000 * NS_PER_MS;
 	if (exec->killed)
 		return exec->killed_ns + EXEC_KILL_LIMIT_S * 1000 * NS_PER_MS;
 	if (exec->terminated)
@@ -24,16 +27,28 @@ static uint64_t limit_due_ns(const struct exec *exec)
 	return exec->idle_timeout_ms && idle < due ? idle : due;
 }
 
-void exec_kill(struct exec *exec, uint32_t reason)
+static void kill_begins(struct exec *exec, uint32_t reason)
 {
-	if (exec->killed)
-		return;
 	if (!exec->terminated)
 		exec->reason = reason;
 	exec->killed = true;
 	exec->killed_ns = io_now_ns(exec->shard->io);
-	limit_set(exec);
+	if (exec->started && !exec->run_over)
+		limit_set(exec);
+}
+
+void exec_kill(struct exec *exec, uint32_t reason)
+{
+	if (exec->killed)
+		return;
+	kill_begins(exec, reason);
 	exec->sandbox->box->backend->class->run_kill(exec->run);
+}
+
+void exec_end_with_box(struct exec *exec)
+{
+	if (!exec->killed)
+		kill_begins(exec, DSEC_KILLED);
 }
 
 void exec_end_with_phase(struct exec *exec)
@@ -63,7 +78,7 @@ static void limit_reached(struct timer *timer)
 
 	if (now < limit_due_ns(exec))
 		limit_set(exec); /* it wrote meanwhile */
-	else if (exec->killed)
+	else if (exec->killed || !exec->started)
 		exec_overdue(exec);
 	else if (exec->terminated)
 		exec_kill(exec, exec->reason);
@@ -82,6 +97,11 @@ static void limit_set(struct exec *exec)
 	exec->limit.expired = limit_reached;
 	/* As many execs as the heap has room for. */
 	(void)timer_set(&exec->shard->timers, &exec->limit, limit_due_ns(exec));
+}
+
+void exec_time_start(struct exec *exec)
+{
+	limit_set(exec);
 }
 
 void exec_time_begin(struct exec *exec)

@@ -109,10 +109,7 @@ static bool signal_now(struct exec *exec, int signal, uint64_t flags, struct sta
 	if (!(flags & DSEC_SIGNAL_ALL)) {
 		r = class->run_signal(exec->run, signal);
 	} else if (signal == SIGKILL) {
-		exec->killed = true;
-		if (!exec->reason)
-			exec->reason = DSEC_KILLED;
-		class->run_kill(exec->run);
+		exec_kill(exec, DSEC_KILLED);
 	} else {
 		return false;
 	}

@@ -272,7 +272,10 @@ static void helper_says(struct stub *stub, struct stub_run *run)
 
 static void run_starts(struct stub *stub, struct stub_run *run)
 {
-	int error = run->killed || choose(stub->choices, 4) == 3 ? -EPIPE : 0;
+	/* Of a box that goes: it is too late, or it started and is killed. */
+	int error = (run->killed && choose(stub->choices, 2)) || choose(stub->choices, 4) == 3 ?
+			    -EPIPE :
+			    0;
 
 	run->run.program_failed = error && !run->killed && choose(stub->choices, 2);
 	run->run.failed_step = error ? "exec" : NULL;
@@ -329,6 +332,15 @@ static void port_is_told(struct stub *stub, struct stub_box *box)
 	port->done(port, errors[choose(stub->choices, 4)]);
 }
 
+static bool box_is_held(const struct stub *stub, const struct stub_box *box)
+{
+	for (uint32_t i = 0; i < stub->runs_max; i++)
+		if (stub->runs[i].taken && stub->runs[i].run.box == &box->box &&
+		    stub->runs[i].state == RUN_STARTING)
+			return true;
+	return false;
+}
+
 static bool box_step(struct stub *stub, struct stub_box *box)
 {
 	int error = 0;
@@ -347,7 +359,8 @@ static bool box_step(struct stub *stub, struct stub_box *box)
 		port_is_told(stub, box);
 		return true;
 	}
-	if (!box->waiting)
+	/* Its PID 1 is held while a program starts. */
+	if (!box->waiting || (box->box.flow.direction < 0 && box_is_held(stub, box)))
 		return false;
 	box->waiting = false;
 	if (box->box.flow.direction > 0 && choose(stub->choices, 8) == 7)

@@ -69,6 +69,23 @@ void visitor_ask(struct visitor *v, struct dsec_ring_request *entry, const void 
 
 /* ---- events ---- */
 
+static void end_keep(struct visitor *v, const struct dsec_ring_event *event, const char *payload)
+{
+	struct end *end = &v->ends[event->ticket];
+	struct dsec_wire_result result;
+	size_t bytes = event->bytes;
+
+	end->code = event->code;
+	if (event->flags & DSEC_EVENT_STATUS) {
+		bytes -= sizeof end->status;
+		memcpy(&end->status, payload + bytes, sizeof end->status);
+	}
+	if (event->kind != DSEC_EV_DONE || bytes != sizeof result)
+		return;
+	memcpy(&result, payload, sizeof result);
+	end->reason = result.reason;
+}
+
 static void event_check(struct visitor *v, const struct dsec_ring_event *event, const char *payload)
 {
 	struct dsec_wire_status status;
@@ -94,6 +111,8 @@ static void event_check(struct visitor *v, const struct dsec_ring_event *event, 
 	assert(event->ticket < v->tickets);
 	assert(v->lasts[event->ticket] == 0); /* nothing comes after a LAST, and no other LAST */
 	v->lasts[event->ticket] = last;
+	if (last)
+		end_keep(v, event, payload);
 }
 
 static void stream_receive(struct visitor *v)

@@ -19,6 +19,13 @@ struct known_ids {
 	struct dsec_wire_id function; /* the last one that was registered */
 };
 
+/* How a ticket ended. */
+struct end {
+	uint16_t code;
+	uint32_t reason;		/* of a program, 0: none was told */
+	struct dsec_wire_status status; /* where code is not 0 */
+};
+
 struct visitor {
 	struct raw raw;
 	struct known_ids *known;
@@ -26,6 +33,7 @@ struct visitor {
 	bool wild; /* it broke the rules: no account is kept */
 	uint32_t tickets;
 	uint8_t lasts[TICKETS_MAX];
+	struct end ends[TICKETS_MAX];
 	char *in; /* stream: received, not yet read */
 	size_t in_bytes;
 };
