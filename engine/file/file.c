@@ -101,7 +101,16 @@ static struct status status_unknown(void)
 				.detail = "it was to take effect and did not say whether it has" };
 }
 
-/* Too long: while it works, after it was to take effect, or after it answered. */
+/* It does not start: whoever waits is told, and it is killed when it does. */
+static void start_overdue(struct file *file)
+{
+	const struct status s = status_of_errno(-ETIMEDOUT, "file", "start");
+
+	file_cut(file, &s);
+	file_report(file, 0);
+}
+
+/* Too long: until it starts, while it works, after it was to take effect, or after it answered. */
 static void limit_reached(struct timer *timer)
 {
 	struct file *file = container_of(timer, struct file, limit);
@@ -111,6 +120,10 @@ static void limit_reached(struct timer *timer)
 			    .table = "file",
 			    .step = "limit" };
 
+	if (!file->started) {
+		start_overdue(file);
+		return;
+	}
 	if (!file->part) {
 		run_kill(file);
 		return;
@@ -251,9 +264,12 @@ static int start_run(struct flow *f)
 	file->spec.stdout_fd = file->helper_fds[1];
 	file->spec.stderr_fd = file->helper_fds[2];
 	r = class->run_start(file->run, &file->spec);
-	if (r < 0)
+	if (r < 0) {
 		file->failed_step = file->run->failed_step;
-	return r < 0 ? r : FLOW_WAIT;
+		return r;
+	}
+	limit_set(file, EXEC_START_LIMIT_S * 1000);
+	return FLOW_WAIT;
 }
 
 /* It ends by itself once it has answered; nobody waits long for that. */
@@ -542,6 +558,12 @@ void file_part(struct part *part)
 	file->flow.done = file_done;
 	file->flow.cancel = file_cancel_step;
 	flow_build(&file->flow);
+}
+
+void files_overdue(struct sandbox *sandbox)
+{
+	for (struct file *file = sandbox->files; file; file = file->next)
+		file_report(file, 0);
 }
 
 /* What is to take effect already is not stopped half way: it has a moment to say so. */

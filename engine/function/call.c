@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/base/log.h"
 #include "engine/function/function.h"
 #include "engine/image/image.h"
 #include "engine/request/request.h"
@@ -173,7 +174,7 @@ static void run_ended(struct run *run, int status)
 	call->facts.box_died = run->box_died;
 	call->facts.oom = run->oom;
 	call->peak_bytes = run->peak_bytes;
-	call_clock_stop(call);
+	call_clock_await(call, EXEC_KILL_LIMIT_S);
 	if (call->flow.waiting)
 		flow_resume(&call->flow, 0);
 }
@@ -224,6 +225,12 @@ static int undo_run(struct flow *f)
 
 /* ---- step "run": until the main process was reaped ---- */
 
+static void call_kill(struct call *call)
+{
+	call_clock_await(call, EXEC_KILL_LIMIT_S);
+	class_of(call)->run_kill(call->run);
+}
+
 static int wait_run(struct flow *f)
 {
 	struct call *call = call_of(f);
@@ -232,7 +239,7 @@ static int wait_run(struct flow *f)
 	if (call->is_over)
 		return FLOW_NEXT;
 	if (call->facts.end)
-		class_of(call)->run_kill(call->run);
+		call_kill(call);
 	else
 		call_clock_start(call);
 	call->is_running = true;
@@ -245,7 +252,7 @@ void call_end(struct call *call, enum call_end end)
 		return;
 	call->facts.end = end;
 	if (call->is_running)
-		class_of(call)->run_kill(call->run);
+		call_kill(call);
 }
 
 /* ---- step "finish": what it left running is killed, what it used is counted ---- */
@@ -347,6 +354,40 @@ static bool call_has_result(const struct call *call, int error)
 	return error ? call->program_failed : call->facts.end != CALL_END_CANCEL;
 }
 
+/* Its invocation may be gone afterwards. */
+static void call_tell(struct call *call, const struct emission *done)
+{
+	struct invocation *invocation = call->invocation;
+
+	call->invocation = NULL;
+	invocation_called(invocation, done);
+}
+
+void call_overdue(struct call *call)
+{
+	const char *step = flow_step_name(&call->flow);
+	const struct emission e = {
+		.kind = DSEC_EV_DONE,
+		.subject = call->function->id,
+		.index = (uint16_t)call->index,
+		.status = { .code = DSEC_FAILED,
+			    .blame = DSEC_BLAME_PLATFORM,
+			    .error = ETIMEDOUT,
+			    .table = "call",
+			    .step = step,
+			    .detail = "it does not begin or end; what is left is tried again" },
+	};
+
+	if (!call->invocation)
+		return;
+	log_error("call does not end function=\"%s\" step=%s, continuing", call->function->name,
+		  step);
+	call->facts.end = CALL_END_CANCEL;
+	if (call->set)
+		call_set_spoil(call->set);
+	call_tell(call, &e);
+}
+
 static void call_answer(struct call *call, int error)
 {
 	const struct verdict v = verdict_of(&call->facts);
@@ -378,7 +419,7 @@ static void call_answer(struct call *call, int error)
 	}
 	if (call->ended_ns)
 		function_took(call->function, call->ended_ns - call->begun_ns);
-	invocation_called(call->invocation, &e);
+	call_tell(call, &e);
 }
 
 static void call_free(struct call *call)
@@ -386,6 +427,7 @@ static void call_free(struct call *call)
 	struct shard *shard = call->shard;
 	struct function *function = call->function;
 
+	call_clock_stop(call);
 	pool_put(&shard->functions.calls, call);
 	function->running--;
 	quota_give(function->tenancy, QUOTA_CALLS, 1);
@@ -398,15 +440,12 @@ static void call_done(struct flow *f, int error)
 {
 	struct call *call = call_of(f);
 
-	if (!error && f->at == f->count) {
-		call->is_answered = true;
-		call_answer(call, 0);
-		flow_unwind(f); /* comes back here with nothing left */
-		return;
-	}
-	if (!call->is_answered)
+	if (call->invocation)
 		call_answer(call, error);
-	call_free(call);
+	if (!error && f->at == f->count)
+		flow_unwind(f); /* comes back here with nothing left */
+	else
+		call_free(call);
 }
 
 void call_begin(struct invocation *invocation)
@@ -429,6 +468,7 @@ void call_begin(struct invocation *invocation)
 	call->facts.cpu_limit_us = function->cpu_ms * 1000ull;
 	call->facts.cpu_us = UINT64_MAX;
 	function->running++;
+	call_clock_await(call, CREATE_LIMIT_S);
 	flow_init(&call->flow, &shard->host, "call", call_steps,
 		  sizeof call_steps / sizeof call_steps[0]);
 	call->flow.done = call_done;

@@ -49,7 +49,7 @@ struct call {
 	struct flow flow;
 	struct shard *shard;
 	struct function *function;
-	struct invocation *invocation;
+	struct invocation *invocation; /* NULL: it was answered */
 	uint32_t index;
 	const char *input; /* of the request's payload */
 	uint32_t input_bytes;
@@ -63,8 +63,9 @@ struct call {
 	int child_fds[3];
 	struct call_stream streams[CALL_STREAMS];
 	uint64_t output_left; /* of its limit */
-	bool is_running, is_over, is_quieting, is_clean, is_answered;
+	bool is_running, is_over, is_quieting, is_clean;
 	struct timer clock;
+	bool clock_is_deadline; /* it is no time of the program's: see call_clock_await() */
 	uint64_t begun_ns, ended_ns, wall_end_ns, peak_bytes;
 	uint64_t look_pause_ns, looked_us; /* at its CPU time */
 	struct call_facts facts;
@@ -79,7 +80,9 @@ struct call {
 void call_begin(struct invocation *invocation);
 /* The program is killed, or not started; its end follows. The first reason counts. */
 void call_end(struct call *call, enum call_end end);
-/* No read is in flight any more: see step "quiet". */
+/* It does not start or end: whoever waits is told, and its set is nobody's any more. */
+void call_overdue(struct call *call);
+/* No read is in flight any more: see step "silence". */
 void call_is_quiet(struct call *call);
 
 /* ---- call_output.c ---- */
@@ -96,6 +99,9 @@ void call_output_emit(struct call *call);
 
 /* ---- call_clock.c ---- */
 
+/* From now on, until another of these, it has so long before it is overdue. */
+void call_clock_await(struct call *call, uint32_t seconds);
+/* Its program runs, within its own times. */
 void call_clock_start(struct call *call);
 void call_clock_stop(struct call *call);
 

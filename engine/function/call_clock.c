@@ -1,7 +1,7 @@
 /*
- * How long a call may run. Called by call.c while its program runs. CPU time is read from the
- * control group of its set, which nothing that it starts can leave; it is not looked at before all
- * CPUs together could have used it up.
+ * How long a call may run, and take to begin and to end. Called by call.c. CPU time is read from
+ * the control group of its set, which nothing that it starts can leave; it is not looked at before
+ * all CPUs together could have used it up.
  */
 #include <errno.h>
 
@@ -52,7 +52,7 @@ static void usage_came(struct box_usage *usage, int error)
 	uint64_t used_us, limit_us;
 
 	set->usage_asked = false;
-	if (!call || call->is_over || call->facts.end || !timer_is_set(&call->clock))
+	if (!call || call->clock_is_deadline || call->facts.end)
 		return; /* another call's, or too late */
 	if (error || usage->cpu_us == UINT64_MAX || usage->cpu_us < set->cpu_us)
 		return; /* looked at again */
@@ -70,6 +70,10 @@ static void clock_expired(struct timer *timer)
 	struct call *call = container_of(timer, struct call, clock);
 	struct call_set *set = call->set;
 
+	if (call->clock_is_deadline) {
+		call_overdue(call);
+		return;
+	}
 	if (io_now_ns(call->shard->io) >= call->wall_end_ns) {
 		call_end(call, CALL_END_WALL);
 		return;
@@ -82,10 +86,18 @@ static void clock_expired(struct timer *timer)
 	set->usage_asked = set->box->backend->class->box_usage(set->box, &set->usage) == 0;
 }
 
+void call_clock_await(struct call *call, uint32_t seconds)
+{
+	call->clock_is_deadline = true;
+	call->wall_end_ns = io_now_ns(call->shard->io) + seconds * 1000000000ull;
+	clock_set(call, UINT64_MAX);
+}
+
 void call_clock_start(struct call *call)
 {
 	const struct function *function = call->function;
 
+	call->clock_is_deadline = false;
 	call->look_pause_ns = LOOK_NS_MIN;
 	call->wall_end_ns = call->begun_ns + function->wall_ms * 1000000ull;
 	clock_set(call,

@@ -136,10 +136,15 @@ static void set_overdue(struct call_set *set)
 
 	if (!set->quarantined)
 		log_error("set of function \"%s\" does not end, trying again", set->function->name);
-	shard->quarantined += !set->quarantined;
-	set->quarantined = true;
+	call_set_spoil(set);
 	shard->backend->class->box_retry(set->box);
 	set_deadline(set, QUARANTINE_RETRY_S * 1000ull);
+}
+
+void call_set_spoil(struct call_set *set)
+{
+	set->shard->quarantined += !set->quarantined;
+	set->quarantined = true;
 }
 
 static void set_expired(struct timer *timer)
@@ -157,8 +162,8 @@ static void set_expired(struct timer *timer)
 void call_set_give(struct call_set *set, bool clean)
 {
 	set->call = NULL;
-	if (clean && !set->dead && !set->function->removed && !set->shard->stopping &&
-	    ++set->uses < CALL_SET_USES_MAX)
+	if (clean && !set->dead && !set->quarantined && !set->function->removed &&
+	    !set->shard->stopping && ++set->uses < CALL_SET_USES_MAX)
 		idle_add(set);
 	else
 		set_end(set);

@@ -47,6 +47,8 @@ struct call_set *call_set_new(struct call *call);
 void call_set_built(struct call *call, int error);
 /* The call is over. clean: the set was proven to be as it was before. */
 void call_set_give(struct call_set *set, bool clean);
+/* Nobody gets it any more, and it counts as quarantined until it is gone. */
+void call_set_spoil(struct call_set *set);
 /* Has one more place, or makes one by and by: the coldest goes. */
 bool call_set_has_room(struct shard *shard);
 /* Its idle ones go: the function was removed. */

@@ -26,6 +26,9 @@
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
 
+/* A killed exec tells by itself that it does not die; whatever else does not go ends the move. */
+enum { KILL_LIMIT_MS = 2 * EXEC_KILL_LIMIT_S * 1000 };
+
 /* part->work. */
 struct phase_move {
 	struct flow flow;
@@ -200,7 +203,7 @@ static struct status move_failed(const struct phase_move *move, int error)
 			move->cut.shard ?
 				"this kernel has no iterators that end sockets: kill-old does it" :
 				"nothing on this host takes a network away: network.mode none";
-	} else if (error == -EBUSY) {
+	} else if (error == -EBUSY || error == -ETIMEDOUT) {
 		s.detail = "something was killed and does not die; it is in the phase before";
 	}
 	return s;
@@ -254,10 +257,8 @@ static int kill_old(struct flow *f)
 	return FLOW_WAIT;
 }
 
-static void ends_awaited(struct sandbox *sandbox, int error)
+static void ends_awaited(struct phase_move *move, int error)
 {
-	struct phase_move *move = sandbox->phase.move;
-
 	if (!move || !move->awaits_ends)
 		return;
 	move->awaits_ends = false;
@@ -267,12 +268,13 @@ static void ends_awaited(struct sandbox *sandbox, int error)
 void phase_ended_one(struct sandbox *sandbox)
 {
 	if (sandbox_is_quiet(sandbox))
-		ends_awaited(sandbox, sandbox->state == DSEC_STATE_RUNNING ? 0 : -ESRCH);
+		ends_awaited(sandbox->phase.move,
+			     sandbox->state == DSEC_STATE_RUNNING ? 0 : -ESRCH);
 }
 
 void phase_overdue(struct sandbox *sandbox)
 {
-	ends_awaited(sandbox, sandbox->state == DSEC_STATE_RUNNING ? -EBUSY : -ESRCH);
+	ends_awaited(sandbox->phase.move, sandbox->state == DSEC_STATE_RUNNING ? -EBUSY : -ESRCH);
 }
 
 /* ---- step "leaves": whatever execs left running ---- */
@@ -360,7 +362,7 @@ static int tell_version(struct flow *f)
 /* clang-format off */
 static const struct flow_step phase_steps[] = {
 	/* name      start         finish undo  limit_ms */
-	{ "kill",    kill_old,     NULL,  NULL, 0 },
+	{ "kill",    kill_old,     NULL,  NULL, KILL_LIMIT_MS },
 	{ "leaves",  clear_leaves, NULL,  NULL, 0 },
 	{ "walls",   put_up_walls, NULL,  NULL, 0 },
 	{ "flows",   cut_flows,    NULL,  NULL, 0 },
@@ -368,10 +370,10 @@ static const struct flow_step phase_steps[] = {
 };
 /* clang-format on */
 
-/* Steps end by themselves, within limits of their own. */
+/* The others end by themselves, within limits of their own. */
 static void move_cancel(struct flow *f)
 {
-	(void)f;
+	ends_awaited(container_of(f, struct phase_move, flow), -ETIMEDOUT);
 }
 
 static void move_go(struct phase_move *move, struct sandbox *sandbox)

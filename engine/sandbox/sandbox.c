@@ -281,6 +281,7 @@ void sandbox_quarantine(struct sandbox *sandbox)
 	sandbox_end_over(sandbox);
 	sandbox_deadline(sandbox, QUARANTINE_RETRY_S);
 	execs_overdue(sandbox);
+	files_overdue(sandbox);
 	waiters_tell(sandbox, &s);
 }
 

@@ -19,6 +19,7 @@
 #include "engine/base/log.h"
 #include "engine/client/client.h"
 #include "engine/control.h"
+#include "engine/file/file.h"
 #include "engine/image/image.h"
 #include "engine/image/image_files.h"
 #include "engine/image/import.h"
@@ -192,6 +193,7 @@ static void shard_make(struct fuzz_node *node, uint32_t number)
 	r |= pool_init(&shard->sandboxes, sizeof(struct sandbox), FUZZ_SANDBOXES);
 	shard->execs_max = FUZZ_EXECS;
 	r |= sinks_init(&shard->sinks);
+	r |= pool_init(&shard->files, file_bytes(), FUZZ_EXECS);
 	r |= pool_init(&shard->requests, sizeof(struct request), node->node.requests_per_shard);
 	r |= functions_init(shard);
 	r |= shares_init(&shard->shares, FUZZ_EXECS, FUZZ_EXECS - 1);
@@ -237,6 +239,8 @@ static void shard_unmake(struct shard *shard)
 	assert(!shard->shares.count);
 	shares_done(&shard->shares);
 	shares_done(&shard->ends);
+	assert(!pool_taken(&shard->files));
+	pool_done(&shard->files);
 	pool_done(&shard->requests);
 	sinks_done(&shard->sinks);
 	functions_done(shard);

@@ -1,8 +1,8 @@
 /*
- * How an exec ends where its end and a deadline of it come together, which no machine can be made
- * to do: over the engine's request path, its backend a stub that does nothing until it is told.
- * Must hold: who dies in time is told by its own end, and who does not start or die is told of in
- * a bound, whoever killed it.
+ * How execs, operations on files, phases and calls end where an end and a deadline come together,
+ * or an end does not come, which no machine can be made to do: over the engine's request path, its
+ * backend a stub that does nothing until it is told. Must hold: who dies in time is told by its own
+ * end, and who does not start or die is told of in a bound, whoever killed it.
  */
 #include <assert.h>
 #include <signal.h>
@@ -137,6 +137,56 @@ static uint32_t undying(const struct scene *scene)
 	return count;
 }
 
+static uint32_t quarantined(const struct scene *scene)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < FUZZ_SHARDS; i++)
+		count += scene->node.shards[i]->quarantined;
+	return count;
+}
+
+static uint32_t list_ask(struct scene *scene)
+{
+	struct dsec_ring_request entry = { .op = DSEC_OP_FILE, .subject = scene->known.ids[0] };
+	struct pack *pack = pack_new(sizeof pack->file);
+
+	pack->file.verb = DSEC_FILE_LIST;
+	pack_text(pack, &pack->file.path, "/");
+	return ask(scene, &entry, pack);
+}
+
+static uint32_t phase_ask(struct scene *scene)
+{
+	struct dsec_ring_request entry = { .op = DSEC_OP_PHASE, .subject = scene->known.ids[0] };
+	struct pack *pack = pack_new(sizeof pack->phase);
+
+	pack->phase.flags = DSEC_PHASE_KILL_OLD;
+	pack_text(pack, &pack->phase.name, "next");
+	return ask(scene, &entry, pack);
+}
+
+/* Of a function that is registered for it. */
+static uint32_t call_ask(struct scene *scene)
+{
+	struct dsec_ring_request entry = { .op = DSEC_OP_FUNCTION };
+	struct pack *pack = pack_new(sizeof pack->function);
+
+	pack->function.verb = DSEC_FUNCTION_REGISTER;
+	pack->function.wall_ms = TIMEOUT_MS;
+	pack_text(pack, &pack->function.name, "f");
+	pack_text(pack, &pack->function.image, "tiny");
+	pack_item(pack, &pack->function.argv, "true", 4);
+	(void)ask(scene, &entry, pack);
+	node_settle(&scene->node);
+	turn(scene);
+	entry = (struct dsec_ring_request){ .op = DSEC_OP_INVOKE,
+					    .subject = scene->known.function };
+	pack = pack_new(sizeof pack->invoke);
+	pack_item(pack, &pack->invoke.inputs, "input", 5);
+	return ask(scene, &entry, pack);
+}
+
 /* ---- claims ---- */
 
 static void who_dies_in_time_of_a_kill_is_told_so_though_its_timeout_came(struct scene *scene)
@@ -223,6 +273,74 @@ static void who_does_not_start_in_a_sandbox_that_goes_is_told_when_that_is(struc
 	EXPECT(failed_at(scene, gone, "destroy.quarantine"));
 }
 
+static void an_operation_on_files_that_does_not_start_is_told_in_a_bound(struct scene *scene)
+{
+	uint32_t file = list_ask(scene), next;
+
+	pass(scene, EXEC_START_LIMIT_S * 1000 - 100);
+	EXPECT(!is_over(scene, file));
+	pass(scene, 200);
+	EXPECT(failed_at(scene, file, "file.start"));
+	happen(scene);
+	happen(scene);
+	next = list_ask(scene);
+	(void)destroy_ask(scene);
+	pass(scene, DESTROY_LIMIT_S * 1000 + 100);
+	EXPECT(is_over(scene, next) && scene->client.ends[next].code == DSEC_ABSENT);
+}
+
+static void a_phase_whose_old_programs_do_not_end_is_told_in_a_bound(struct scene *scene)
+{
+	uint32_t file = list_ask(scene), phase, exec;
+
+	happen(scene); /* the helper runs */
+	phase = phase_ask(scene);
+	EXPECT(is_over(scene, file) && !is_over(scene, phase));
+	pass(scene, 2 * EXEC_KILL_LIMIT_S * 1000 + 100);
+	EXPECT(failed_at(scene, phase, "phase.kill"));
+	/* It is in its old phase, and works. */
+	exec = exec_ask(scene);
+	node_settle(&scene->node);
+	turn(scene);
+	EXPECT(ended_by(scene, exec, DSEC_EXIT));
+}
+
+/* `happens`: things before it stays where it is. */
+static void call_stays(struct scene *scene, int happens, uint64_t limit_ms, const char *step)
+{
+	uint32_t call = call_ask(scene);
+
+	for (int i = 0; i < happens; i++)
+		happen(scene);
+	pass(scene, limit_ms - 100);
+	EXPECT(!is_over(scene, call));
+	pass(scene, 200);
+	EXPECT(failed_at(scene, call, step) && quarantined(scene) == 1);
+	node_settle(&scene->node);
+	EXPECT(quarantined(scene) == 0);
+}
+
+static void a_call_is_told_in_a_bound_wherever_it_stays(struct scene *scene)
+{
+	call_stays(scene, 0, CREATE_LIMIT_S * 1000, "call.set");
+	call_stays(scene, 1, CREATE_LIMIT_S * 1000, "call.start");
+	call_stays(scene, 3, EXEC_KILL_LIMIT_S * 1000, "call.finish");
+}
+
+static void a_call_that_does_not_die_of_its_limit_is_told(struct scene *scene)
+{
+	uint32_t call = call_ask(scene);
+
+	happen(scene);
+	happen(scene); /* it runs */
+	pass(scene, TIMEOUT_MS + 100);
+	EXPECT(!is_over(scene, call));
+	pass(scene, EXEC_KILL_LIMIT_S * 1000 + 100);
+	EXPECT(failed_at(scene, call, "call.run") && quarantined(scene) == 1);
+	node_settle(&scene->node);
+	EXPECT(quarantined(scene) == 0);
+}
+
 /* ---- */
 
 static const struct {
@@ -239,6 +357,10 @@ static const struct {
 	CLAIM(who_starts_in_a_sandbox_that_goes_is_told_as_killed),
 	CLAIM(who_does_not_start_is_told_in_a_bound_and_killed_when_it_does),
 	CLAIM(who_does_not_start_in_a_sandbox_that_goes_is_told_when_that_is),
+	CLAIM(an_operation_on_files_that_does_not_start_is_told_in_a_bound),
+	CLAIM(a_phase_whose_old_programs_do_not_end_is_told_in_a_bound),
+	CLAIM(a_call_is_told_in_a_bound_wherever_it_stays),
+	CLAIM(a_call_that_does_not_die_of_its_limit_is_told),
 };
 
 static bool scene_run(void (*run)(struct scene *scene))
