@@ -1,6 +1,6 @@
 /*
- * An operation on a file from the inside: shared by file.c, which runs it, and file_talk.c, which
- * speaks with its helper and says how it ended.
+ * An operation on a file from the inside: shared by file.c, which runs it, file_wish.c, which
+ * checks what is asked, and file_talk.c, which speaks with its helper and says how it ended.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 #include "engine/sandbox/sandbox.h"
 #include "backends/guest/protocol.h"
 
-struct record;
+struct request;
 
 enum {
 	FILE_PACKET_BYTES = sizeof(struct guest_row) + 2 * GUEST_NAME_BYTES_MAX,
@@ -55,6 +55,13 @@ struct file {
 void file_settle(struct file *file);
 /* It ends here with this status, unless it ended before; its process is killed. */
 void file_cut(struct file *file, const struct status *status);
+
+/* ---- file_wish.c ---- */
+
+/* A field of the request that cannot be. error: negative. */
+struct status file_invalid(const char *field, int error);
+/* The request, into a file that is new; OK: it has its run. */
+struct status file_prepare(struct file *file, const struct request *request);
 
 /* ---- file_talk.c ---- */
 
