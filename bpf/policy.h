@@ -335,6 +335,7 @@ enum policy_hook {
 	POLICY_HOOK_TLS = 29, /* text: the name that was shown */
 	/* Python keeps what it compiled beside its source: a creation there; text: as for OPEN. */
 	POLICY_HOOK_BYTECODE = 30,
+	POLICY_HOOK_FETCH = 31, /* no program's: what a package proxy saw; text: the path */
 	POLICY_HOOKS,
 };
 

@@ -30,6 +30,7 @@ const struct anomaly_rules anomaly_defaults = {
 		RULE(DNS_TUNNEL, "dns-tunnel", 20, 60, TAINT),
 		RULE(BYTES_PER_DESTINATION, "bytes-per-destination", 64, 0, NOTE),
 		RULE(VCS_DIRECT, "vcs-direct", 1, 0, NOTE),
+		RULE(PROXY_OWN_REPOSITORY, "proxy-own-repository", 1, 0, TAINT),
 	},
 };
 

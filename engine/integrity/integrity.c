@@ -18,6 +18,7 @@
 #include "engine/events/news.h"
 #include "engine/exec/exec_state.h"
 #include "engine/integrity/anomaly.h"
+#include "engine/integrity/own.h"
 #include "engine/sandbox/outflow.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
@@ -164,6 +165,52 @@ void integrity_odd_name(struct sandbox *sandbox, struct policy_violation *v)
 		anomalies_tell(sandbox, v, 0,
 			       anomaly_happened(&account->state, sandbox_anomalies(sandbox),
 						DSEC_ANOMALY_DNS_TUNNEL, v->time_ns));
+}
+
+/* Its task's own repositories, as its label names them. */
+static struct own_text own_of(const struct sandbox *sandbox)
+{
+	struct own_text own = { NULL, 0 };
+
+	(void)sandbox_label(sandbox, OWN_LABEL, &own.at, &own.bytes); /* or none */
+	return own;
+}
+
+static int own_reached(struct sandbox *sandbox, uint16_t hook, struct own_text what)
+{
+	struct account *account = account_of(sandbox);
+	struct policy_violation v = { .time_ns = io_now_ns(sandbox->shard->io),
+				      .count = 1,
+				      .hook = hook,
+				      .verdict = POLICY_AUDITED, /* nobody was refused */
+				      .text_kind = POLICY_TEXT_NAME };
+
+	if (!account)
+		return -ENOMEM;
+	v.is_cut = what.bytes > sizeof v.text;
+	v.text_bytes = (uint16_t)(v.is_cut ? sizeof v.text : what.bytes);
+	memcpy(v.text, what.at, v.text_bytes);
+	anomalies_tell(sandbox, &v, 0,
+		       anomaly_happened(&account->state, sandbox_anomalies(sandbox),
+					DSEC_ANOMALY_PROXY_OWN_REPOSITORY, v.time_ns));
+	return 1;
+}
+
+int integrity_fetched(struct sandbox *sandbox, struct own_text path)
+{
+	if (!sandbox->cgroup_id)
+		return -EOPNOTSUPP;
+	return own_has_path(own_of(sandbox), path) ? own_reached(sandbox, POLICY_HOOK_FETCH, path) :
+						     0;
+}
+
+void integrity_asked(struct sandbox *sandbox, const char *host)
+{
+	const struct own_text own = sandbox->cgroup_id ? own_of(sandbox) : (struct own_text){ 0 };
+
+	if (own.bytes && own_has_host(own, host))
+		(void)own_reached(sandbox, POLICY_HOOK_DNS, /* without memory nothing is judged */
+				  (struct own_text){ host, strlen(host) });
 }
 
 /* What the engine refused and did not tell: as tallies_tell(). */

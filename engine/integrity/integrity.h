@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "engine/base/io.h"
+#include "engine/integrity/own.h"
 
 struct exec;
 struct guard;
@@ -42,5 +43,12 @@ void integrity_throttled(struct sandbox *sandbox);
 void integrity_refused(struct sandbox *sandbox, struct policy_violation *v);
 /* It asked for a name, the text of `v`, that looks like data. */
 void integrity_odd_name(struct sandbox *sandbox, struct policy_violation *v);
+/*
+ * Somebody who serves packages saw it fetch that. 1: its task's own, 0: not that; -EOPNOTSUPP:
+ * nothing is judged on this host; -ENOMEM.
+ */
+int integrity_fetched(struct sandbox *sandbox, struct own_text path);
+/* It asked for that host, whether it may reach it or not. */
+void integrity_asked(struct sandbox *sandbox, const char *host);
 /* Bits 1 << enum dsec_anomaly of rules that taint it; 0: clean. */
 uint32_t integrity_taint(const struct sandbox *sandbox);

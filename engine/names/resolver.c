@@ -234,6 +234,7 @@ bool question_take(struct resolver *resolver, const struct reply_to *to, const u
 		return true;
 	}
 	name_judge(to->asker, question.name);
+	integrity_asked(to->asker->sandbox, question.name);
 	if (!sandbox_name(to->asker->sandbox, question.name)) {
 		/* Package managers ask for these of each host that they are told. */
 		if (!sandbox_name(to->asker->sandbox, service_host(question.name)))

@@ -147,6 +147,7 @@ static const struct policy_field fields[] = {
 	ANOMALY(DSEC_ANOMALY_DNS_TUNNEL, "dns-tunnel"),
 	ANOMALY(DSEC_ANOMALY_BYTES_PER_DESTINATION, "bytes-per-destination"),
 	ANOMALY(DSEC_ANOMALY_VCS_DIRECT, "vcs-direct"),
+	ANOMALY(DSEC_ANOMALY_PROXY_OWN_REPOSITORY, "proxy-own-repository"),
 	[FIELD_ENFORCE_FILES] = ENFORCE("files"),
 	[FIELD_ENFORCE_IOCTLS] = ENFORCE("ioctls"),
 	[FIELD_ENFORCE_SOCKETS] = ENFORCE("sockets"),

@@ -34,6 +34,7 @@ static bool has_effects(const struct request *request)
 	case DSEC_OP_PORT:
 	case DSEC_OP_INVOKE:
 	case DSEC_OP_PHASE:
+	case DSEC_OP_FETCHED:
 		return true;
 	case DSEC_OP_FILE:
 		verb = request->body.file.verb;
@@ -332,7 +333,8 @@ bool claim_notes(const struct request *request)
 {
 	const uint16_t op = request->entry.op;
 
-	return request->claim.state == CLAIM_NEW && (op == DSEC_OP_CHANGE || op == DSEC_OP_INVOKE);
+	return request->claim.state == CLAIM_NEW &&
+	       (op == DSEC_OP_CHANGE || op == DSEC_OP_FETCHED || op == DSEC_OP_INVOKE);
 }
 
 /* A call that was not made may be asked again: it has no place in the log. */

@@ -67,7 +67,7 @@ static bool names_are_missing(const struct request *request)
 {
 	uint32_t found = 0;
 
-	if (request->entry.op != DSEC_OP_CHANGE)
+	if (request->entry.op != DSEC_OP_CHANGE && request->entry.op != DSEC_OP_FETCHED)
 		return false;
 	for (uint32_t i = 0; i < request->part_count; i++)
 		found += request->parts[i].count;

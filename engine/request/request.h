@@ -67,7 +67,8 @@ struct request {
 		struct dsec_wire_create create;
 		struct dsec_wire_exec exec;
 		struct dsec_wire_select select;
-		struct dsec_wire_change change; /* its select is the one above */
+		struct dsec_wire_change change;	  /* its select is the one above */
+		struct dsec_wire_fetched fetched; /* likewise */
 		struct dsec_wire_list list;
 		struct dsec_wire_image image;
 		struct dsec_wire_policy policy;
@@ -198,6 +199,7 @@ void policy_part(struct part *part);
 void phase_part(struct part *part);
 void stats_part(struct part *part);
 void change_part(struct part *part);
+void fetched_part(struct part *part);
 void inspect_part(struct part *part);
 void function_part(struct part *part);
 void invoke_part(struct part *part);

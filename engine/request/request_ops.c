@@ -27,6 +27,8 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 			    .cancel = NULL, .for_everyone = true },
 	[DSEC_OP_CHANGE] = { "change", TARGET_ALL, sizeof(struct dsec_wire_change), change_part,
 			     .cancel = NULL },
+	[DSEC_OP_FETCHED] = { "fetched", TARGET_ALL, sizeof(struct dsec_wire_fetched), fetched_part,
+			      .cancel = NULL, .for_everyone = true },
 	[DSEC_OP_INSPECT] = { "inspect", TARGET_SUBJECT, 0, inspect_part, .cancel = NULL,
 			      .for_everyone = true },
 	[DSEC_OP_SIGNAL] = { "signal", TARGET_SUBJECT, 0, signal_part, .cancel = NULL },

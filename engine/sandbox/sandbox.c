@@ -468,6 +468,26 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 
 /* ---- selections ---- */
 
+bool sandbox_label(const struct sandbox *sandbox, const char *key, const char **ret,
+		   size_t *ret_bytes)
+{
+	const struct wire own = { sandbox->labels.bytes, sandbox->labels.byte_count };
+	const struct dsec_wire_items all = { 0, own.bytes, sandbox->labels.count, 0 };
+	const size_t bytes = strlen(key);
+	struct dsec_wire_ref name, value;
+	uint32_t cursor = 0;
+
+	while (wire_next(&own, &all, &cursor, &name) > 0 &&
+	       wire_next(&own, &all, &cursor, &value) > 0) {
+		if (name.bytes != bytes || memcmp(own.payload + name.at, key, bytes) != 0)
+			continue;
+		*ret = own.payload + value.at;
+		*ret_bytes = value.bytes;
+		return true;
+	}
+	return false;
+}
+
 bool sandbox_has_labels(const struct sandbox *sandbox, const struct wire *payload,
 			const struct dsec_wire_items *labels)
 {

@@ -128,6 +128,9 @@ struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,
 			     struct dsec_wire_id id);
 /* The one that the part's request names. */
 struct sandbox *sandbox_of(const struct part *part);
+/* The value of its label of that key, in place; false: it has none. */
+bool sandbox_label(const struct sandbox *sandbox, const char *key, const char **ret,
+		   size_t *ret_bytes);
 /* By which it is judged: its policy's, or the defaults. */
 const struct anomaly_rules *sandbox_anomalies(const struct sandbox *sandbox);
 /* What its policy allows to a name's addresses; NULL: nothing. */

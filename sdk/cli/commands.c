@@ -40,6 +40,8 @@ static const struct command commands[] = {
 	  "give it labels, or take them (KEY-)" },
 	{ "change", VERB_CHANGE, verb_change, "ID...", "[--label KEY=VALUE] [ID...]",
 	  "other times than were given" },
+	{ "fetched", VERB_FETCHED, verb_fetched, "ID...", "--path PATH [--label KEY=VALUE] [ID...]",
+	  "tell the engine what a package proxy saw them fetch" },
 	{ "wait", VERB_WAIT, verb_wait, "ID...", "[--for running|ended|exec:N] ID...",
 	  "until they ended, or something else; says how" },
 	{ "call", VERB_CALL, verb_call, "NAME",

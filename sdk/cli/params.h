@@ -20,6 +20,7 @@ enum verb {
 	VERB_TOP = 1 << 11,
 	VERB_POLICY = 1 << 12,
 	VERB_PHASE = 1 << 13,
+	VERB_FETCHED = 1 << 14,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,
@@ -103,6 +104,8 @@ struct options {
 	/* phase */
 	bool kill_old, cut_flows;
 	uint64_t in_phase; /* run, exec: its version */
+	/* fetched */
+	const char *path;
 	/* check */
 	const char *instance;
 	/* what is no option */

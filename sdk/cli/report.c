@@ -194,10 +194,11 @@ const char *reason_name(uint32_t reason)
 const char *anomaly_name(uint32_t anomaly)
 {
 	static const char *const names[DSEC_ANOMALIES] = {
-		"protected-write", "dangerous-ioctl", "port-scan",	"hunting",
-		"outside-ptrace",  "outside-signal",  "socket-probing", "offline-sockets",
-		"verify-tamper",   "storm",	      "dns-tunnel",	"bytes-per-destination",
-		"vcs-direct",
+		"protected-write", "dangerous-ioctl",	   "port-scan",
+		"hunting",	   "outside-ptrace",	   "outside-signal",
+		"socket-probing",  "offline-sockets",	   "verify-tamper",
+		"storm",	   "dns-tunnel",	   "bytes-per-destination",
+		"vcs-direct",	   "proxy-own-repository",
 	};
 
 	return anomaly < DSEC_ANOMALIES ? names[anomaly] : "other";
@@ -211,7 +212,7 @@ const char *hook_name(uint32_t hook)
 		"execute",    "mount",	     "ioctl",	     "ptrace",	  "signal",   "bpf",
 		"perf",	      "userfaultfd", "keyctl",	     "userns",	  "io-uring", "scheduler",
 		"core-sched", "connect",     "bind",	     "send",	  "dns",      "tls",
-		"bytecode",
+		"bytecode",   "fetch",
 	};
 
 	return hook < sizeof(names) / sizeof(names[0]) ? names[hook] : "other";

@@ -22,6 +22,7 @@ int verb_top(const struct options *options);
 int verb_inspect(const struct options *options);
 int verb_label(const struct options *options);
 int verb_change(const struct options *options);
+int verb_fetched(const struct options *options);
 int verb_wait(const struct options *options);
 int verb_policy(const struct options *options);
 int verb_phase(const struct options *options);

@@ -220,6 +220,40 @@ int64_t dsec_change(struct dsec *d, const struct dsec_call *call, const struct d
 	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
 }
 
+int64_t dsec_fetched(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select,
+		     const struct dsec_fetched_opts *opts)
+{
+	struct submission submission = { .op = DSEC_OP_FETCHED };
+	struct dsec_wire_fetched wire = { .select.size = sizeof(wire) };
+	struct dsec_fetched_opts known;
+	struct dsec_select known_select;
+	struct dsec_call known_call;
+	struct pack pack;
+	int r;
+
+	r = dsec__call_take(d, call, &known_call);
+	if (r >= 0)
+		r = select_take(select, &known_select);
+	if (r >= 0)
+		r = dsec__struct_take(&known, sizeof(known), opts, "fetched");
+	if (r < 0)
+		return r;
+	if (known.reserved)
+		return dsec__fail(-EINVAL, "fetched: reserved is not 0");
+	if (!known.path || !*known.path)
+		return dsec__fail(-EINVAL, "fetched: no path");
+	wire.select.job = (struct dsec_wire_id){ known_select.job.hi, known_select.job.lo };
+	wire.select.count = known_select.count;
+	dsec__pack_begin(&pack, sizeof(wire));
+	wire.select.ids = dsec__pack_bytes(&pack, known_select.ids,
+					   known_select.count * sizeof(*known_select.ids));
+	wire.select.labels =
+		dsec__pack_labels(&pack, known_select.labels, known_select.label_count);
+	wire.path = dsec__pack_text(&pack, known.path);
+	r = dsec__pack_end(&pack, &wire, sizeof(wire), &submission);
+	return r < 0 ? r : dsec__submit(d, &known_call, &submission);
+}
+
 int64_t dsec_inspect(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox)
 {
 	struct submission submission = { .op = DSEC_OP_INSPECT, .subject = sandbox };

@@ -140,10 +140,10 @@ static struct pack *exec_choose(struct play *play)
 	return pack;
 }
 
-static struct pack *select_choose(struct play *play)
+static struct pack *select_choose(struct play *play, uint32_t bytes)
 {
 	struct choices *c = &play->choices;
-	struct pack *pack = pack_new(sizeof pack->select);
+	struct pack *pack = pack_new(bytes);
 	struct dsec_wire_id ids[8];
 
 	pack->select.count = choose(c, 8);
@@ -268,6 +268,15 @@ static struct pack *function_choose(struct choices *c)
 	return pack;
 }
 
+static struct pack *fetched_choose(struct play *play)
+{
+	static const char *const paths[] = { "a/b", "/x/%61/b.git/", "", "b" };
+	struct pack *pack = select_choose(play, sizeof pack->fetched);
+
+	pack_text(pack, &pack->fetched.path, paths[choose(&play->choices, 4)]);
+	return pack;
+}
+
 static struct pack *phase_choose(struct choices *c)
 {
 	static const char *const names[] = { "a", "verify", "", "A!" };
@@ -327,8 +336,10 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = list_choose(play);
 	else if (op == DSEC_OP_CHANGE)
 		pack = change_choose(play);
+	else if (op == DSEC_OP_FETCHED)
+		pack = fetched_choose(play);
 	else if (op == DSEC_OP_DESTROY || op == DSEC_OP_STATS)
-		pack = select_choose(play);
+		pack = select_choose(play, sizeof pack->select);
 	else if (op == DSEC_OP_FILE)
 		pack = file_choose(play);
 	else if (op == DSEC_OP_ATTACH)
@@ -378,7 +389,7 @@ static uint16_t op_choose(struct choices *c)
 		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, DSEC_OP_INPUT, DSEC_OP_CREDIT,
 		DSEC_OP_ATTACH, DSEC_OP_FILE, DSEC_OP_CHANGE, DSEC_OP_INSPECT, DSEC_OP_SIGNAL,
 		DSEC_OP_RESIZE, DSEC_OP_PORT, DSEC_OP_FUNCTION, DSEC_OP_INVOKE, DSEC_OP_INVOKE,
-		DSEC_OP_SUBSCRIBE, DSEC_OP_SUBSCRIBE, DSEC_OP_POLICY, DSEC_OP_POLICY,
+		DSEC_OP_SUBSCRIBE, DSEC_OP_SUBSCRIBE, DSEC_OP_POLICY, DSEC_OP_FETCHED,
 		DSEC_OP_PHASE, DSEC_OP_PHASE,
 	};
 	/* clang-format on */

@@ -80,6 +80,20 @@ struct dsec_phased {
 int64_t dsec_phase(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
 		   const struct dsec_phase_opts *opts);
 
+struct dsec_fetched_opts {
+	uint32_t size, reserved; /* reserved: 0 */
+	const char *path;	 /* "git.example/owner/name/@v/list", at most 2048 bytes */
+};
+
+/*
+ * Of who serves packages to sandboxes: these were seen to fetch that. Where it is what a sandbox's
+ * label task.repository names, it is the anomaly DSEC_ANOMALY_PROXY_OWN_REPOSITORY. Events: a
+ * DSEC_EV_ROW with the subject of each whose own it is, then DSEC_EV_DONE; DSEC_ABSENT: one that
+ * was named is not there. Who sees all tenants may tell of anybody's.
+ */
+int64_t dsec_fetched(struct dsec *d, const struct dsec_call *call, const struct dsec_select *select,
+		     const struct dsec_fetched_opts *opts);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

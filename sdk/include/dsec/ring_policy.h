@@ -64,8 +64,16 @@ struct dsec_wire_phased {
 	uint64_t reserved[4];
 };
 
+/* A ROW with the subject for each whose task's own it is. */
+struct dsec_wire_fetched {
+	struct dsec_wire_select select; /* its size is this struct's */
+	struct dsec_wire_ref path;
+	uint64_t reserved[4];
+};
+
 DSEC__ASSERT(sizeof(struct dsec_wire_phase) == 64);
 DSEC__ASSERT(sizeof(struct dsec_wire_phased) == 80);
+DSEC__ASSERT(sizeof(struct dsec_wire_fetched) == 120);
 DSEC__ASSERT(sizeof(struct dsec_wire_policy) == 72);
 DSEC__ASSERT(sizeof(struct dsec_wire_policy_row) == 104);
 

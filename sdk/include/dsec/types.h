@@ -124,7 +124,8 @@ enum dsec_anomaly {
 	DSEC_ANOMALY_DNS_TUNNEL = 10,
 	DSEC_ANOMALY_BYTES_PER_DESTINATION = 11,
 	DSEC_ANOMALY_VCS_DIRECT = 12,
-	DSEC_ANOMALIES = 13,
+	DSEC_ANOMALY_PROXY_OWN_REPOSITORY = 13,
+	DSEC_ANOMALIES = 14,
 };
 
 /* How much went to one place by a policy's way out. */

@@ -275,7 +275,8 @@ DSEC_ANOMALY_STORM = 9
 DSEC_ANOMALY_DNS_TUNNEL = 10
 DSEC_ANOMALY_BYTES_PER_DESTINATION = 11
 DSEC_ANOMALY_VCS_DIRECT = 12
-DSEC_ANOMALIES = 13
+DSEC_ANOMALY_PROXY_OWN_REPOSITORY = 13
+DSEC_ANOMALIES = 14
 
 
 class Anomaly(enum.StrEnum):
@@ -292,6 +293,7 @@ class Anomaly(enum.StrEnum):
     DNS_TUNNEL = "dns-tunnel"
     BYTES_PER_DESTINATION = "bytes-per-destination"
     VCS_DIRECT = "vcs-direct"
+    PROXY_OWN_REPOSITORY = "proxy-own-repository"
 
 
 ANOMALYS: dict[int, Anomaly] = {
@@ -308,6 +310,7 @@ ANOMALYS: dict[int, Anomaly] = {
     10: Anomaly.DNS_TUNNEL,
     11: Anomaly.BYTES_PER_DESTINATION,
     12: Anomaly.VCS_DIRECT,
+    13: Anomaly.PROXY_OWN_REPOSITORY,
 }
 
 
@@ -1994,6 +1997,17 @@ class Phased(ctypes.Structure):
     ]
 
 
+class FetchedOpts(ctypes.Structure):
+    size: int
+    reserved: int
+    path: Any
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("path", ctypes.c_char_p),
+    ]
+
+
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_at": At,
     "dsec_attach_opts": AttachOpts,
@@ -2008,6 +2022,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_event": Event,
     "dsec_exec_opts": ExecOpts,
     "dsec_exec_row": ExecRow,
+    "dsec_fetched_opts": FetchedOpts,
     "dsec_file_opts": FileOpts,
     "dsec_file_result": FileResult,
     "dsec_file_row": FileRow,
@@ -2189,6 +2204,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         Id,
         ctypes.POINTER(PhaseOpts),
     ]),
+    "dsec_fetched": (ctypes.c_int64, [
+        ctypes.c_void_p,
+        ctypes.POINTER(Call),
+        ctypes.POINTER(Select),
+        ctypes.POINTER(FetchedOpts),
+    ]),
 }
 
 
@@ -2245,3 +2266,4 @@ class Library:
     dsec_image: Callable[..., int]
     dsec_policy: Callable[..., int]
     dsec_phase: Callable[..., int]
+    dsec_fetched: Callable[..., int]

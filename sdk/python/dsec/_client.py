@@ -165,6 +165,15 @@ class Client:
             ids, where, job, ttl, idle_ttl, on_timeout, labels))
         return changed
 
+    def fetched(self, path: str, ids: Sequence[str] | None = None, *,
+                      where: Mapping[str, str] | None = None, job: str | None = None) -> List[str]:
+        """Of who serves packages: these were seen to fetch that; the ids of those whose own it is.
+
+        A sandbox's own is what its label task.repository names: the anomaly proxy-own-repository.
+        """
+        own: list[str] = finish(self._link, _requests.fetched(path, ids, where, job))
+        return own
+
     def subscribe(self, *, topics: Iterable[str] | None = None,
                         ids: Sequence[str] | None = None,
                         labels: Mapping[str, str] | None = None, job: str | None = None,

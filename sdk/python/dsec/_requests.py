@@ -338,6 +338,21 @@ def change(ids: Sequence[str] | None, select_labels: Mapping[str, str] | None, j
                    keep=keep)
 
 
+def fetched(path: str, ids: Sequence[str] | None, labels: Mapping[str, str] | None,
+            job: str | None) -> Request[list[str]]:
+    """The ids of those whose own it is."""
+    keep: list[Any] = []
+    selected = select(ids, labels, job, keep)
+    opts = _abi.FetchedOpts()
+    fill(opts)
+    opts.path = c_string("path", path)
+    return Request("fetched",
+                   lambda lib, d, call: lib.dsec_fetched(d, call, selected, opts),
+                   rows("fetched"),
+                   of_kind(_abi.DSEC_EV_ROW, lambda event: values.id_text(event.subject)),
+                   keep=keep)
+
+
 def inspect(sandbox: str) -> Request[values.Inspection]:
     named = id_of(sandbox)
 

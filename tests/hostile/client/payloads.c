@@ -92,6 +92,34 @@ struct pack *pack_change(void)
 	return pack;
 }
 
+struct pack *pack_fetched(void)
+{
+	struct pack *pack = pack_new(sizeof pack->fetched);
+
+	pack_text(pack, &pack->fetched.path, "git.example/owner/name");
+	return pack;
+}
+
+struct pack *pack_of(uint16_t op)
+{
+	static const char *const trivial[] = { "true", NULL };
+
+	switch (op) {
+	case DSEC_OP_CREATE:
+		return pack_create(1);
+	case DSEC_OP_EXEC:
+		return pack_exec(trivial);
+	case DSEC_OP_LIST:
+		return pack_new(sizeof(struct dsec_wire_list));
+	case DSEC_OP_CHANGE:
+		return pack_change();
+	case DSEC_OP_FETCHED:
+		return pack_fetched();
+	default:
+		return pack_new(sizeof(struct dsec_wire_select));
+	}
+}
+
 int pack_ask(struct raw *raw, uint16_t op, struct dsec_wire_id subject, struct pack *pack,
 	     struct answer *ret)
 {

@@ -20,6 +20,7 @@ struct pack {
 		struct dsec_wire_select select;
 		struct dsec_wire_list list;
 		struct dsec_wire_change change;
+		struct dsec_wire_fetched fetched;
 		struct dsec_wire_file file;
 		struct dsec_wire_port port;
 		struct dsec_wire_image image;
@@ -45,6 +46,10 @@ struct pack *pack_create(uint32_t count);
 struct pack *pack_exec(const char *const words[]);
 /* Of the request's subject: its ttl, and a label. */
 struct pack *pack_change(void);
+/* Of the request's subject: a path. */
+struct pack *pack_fetched(void);
+/* A good one of that op, which has a payload; of its subject. */
+struct pack *pack_of(uint16_t op);
 
 /* Asks with it and frees it: the LAST's code or -errno; the event and status where wanted. */
 struct answer {

@@ -87,25 +87,9 @@ static bool unknown_bits_of_entries_are_invalid(struct scene *scene)
 
 /* ---- structs ---- */
 
-static struct pack *pack_of(uint16_t op)
-{
-	switch (op) {
-	case DSEC_OP_CREATE:
-		return pack_create(1);
-	case DSEC_OP_EXEC:
-		return pack_exec(trivial);
-	case DSEC_OP_LIST:
-		return pack_new(sizeof(struct dsec_wire_list));
-	case DSEC_OP_CHANGE:
-		return pack_change();
-	default:
-		return pack_new(sizeof(struct dsec_wire_select));
-	}
-}
-
-static const uint16_t ops_with_payload[] = { DSEC_OP_CREATE, DSEC_OP_DESTROY, DSEC_OP_LIST,
-					     DSEC_OP_STATS,  DSEC_OP_CHANGE,  DSEC_OP_PHASE,
-					     DSEC_OP_EXEC };
+static const uint16_t ops_with_payload[] = { DSEC_OP_CREATE,  DSEC_OP_DESTROY, DSEC_OP_LIST,
+					     DSEC_OP_STATS,   DSEC_OP_CHANGE,  DSEC_OP_PHASE,
+					     DSEC_OP_FETCHED, DSEC_OP_EXEC };
 
 static bool sizes_of_structs_that_lie_are_invalid(struct scene *scene)
 {
@@ -178,6 +162,8 @@ static bool reserved_words_are_invalid(struct scene *scene)
 			reserved = pack->create.reserved;
 		else if (op == DSEC_OP_CHANGE)
 			reserved = pack->change.reserved;
+		else if (op == DSEC_OP_FETCHED)
+			reserved = pack->fetched.reserved;
 		else if (op != DSEC_OP_LIST)
 			reserved = pack->select.reserved;
 		reserved[1] = 1ull << 40;
@@ -226,6 +212,9 @@ static bool items_are_invalid(struct raw *raw, struct dsec_wire_id sandbox,
 	pack = pack_new(sizeof pack->select);
 	pack->select.labels = lie;
 	CHECK(pack_ask(raw, DSEC_OP_DESTROY, nobody, pack, NULL) == DSEC_INVALID);
+	pack = pack_fetched();
+	pack->fetched.select.labels = lie;
+	CHECK(pack_ask(raw, DSEC_OP_FETCHED, sandbox, pack, NULL) == DSEC_INVALID);
 	pack = pack_change();
 	pack->change.labels = lie;
 	CHECK(pack_ask(raw, DSEC_OP_CHANGE, sandbox, pack, NULL) == DSEC_INVALID);

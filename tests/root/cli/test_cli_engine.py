@@ -205,6 +205,18 @@ class EngineTest(EngineFixture):
             ran = self.ask(*words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
 
+    def test_what_was_fetched_lists_and_taints_whose_own_it_is(self):
+        own = self.create("--label", "task.repository=git.example/a/b", "--label", "t=1")
+        other = self.create("--label", "t=1")
+        path = ("--path", "/mod/git.example/a/b/@v/list")
+        self.assertEqual(self.good("fetched", *path, "--label", "t=1", "-q"), own + "\n")
+        self.assertEqual(json.loads(self.good("fetched", *path, other, "--json"))["own"], [])
+        self.assertEqual(json.loads(self.good("fetched", *path, own, "--json"))["own"], [own])
+        self.assertEqual(self.inspected(own)["integrity"], "tainted[proxy-own-repository]")
+        for words in (("fetched", own), ("fetched", *path), ("fetched", own, "--path", "")):
+            self.assertEqual(self.ask(*words).returncode, 125, words)
+        self.assertEqual(self.ask("fetched", "--path", "x" * 2049, own).returncode, 125)
+
     def test_inspect_shows_what_is_and_wait_why_it_ended(self):
         sandbox = self.create("--pids", "77", "--ttl", "2s")
         seen = self.inspected(sandbox)

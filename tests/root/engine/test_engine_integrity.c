@@ -328,7 +328,80 @@ static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(stru
 	policy_remove(e->d, "kernel");
 }
 
+/* ---- what is the task's own ---- */
+
+static struct dsec_id owned_make(struct dsec *d, const char *own, const char *trajectory)
+{
+	const struct dsec_label labels[] = {
+		{ { "trajectory", 10 }, { trajectory, strlen(trajectory) } },
+		{ { "task.repository", 15 }, { own, strlen(own) } },
+	};
+	struct dsec_create_opts opts = create_opts(1);
+	auto_made struct made made = { .ids_max = 0 };
+
+	opts.labels = labels;
+	opts.label_count = 2;
+	made = create_run(d, &opts);
+	return expect(made.created == 1) ? made.ids[0] : (struct dsec_id){ 0 };
+}
+
+/* How many of them had it as their own; the code of the end. */
+static uint32_t fetched(struct dsec *d, const struct dsec_select *select, const char *path,
+			uint32_t *ret_code)
+{
+	const struct dsec_fetched_opts opts = { .size = sizeof opts, .path = path };
+	int64_t ticket = dsec_fetched(d, NULL, select, &opts);
+	struct dsec_event *event;
+	uint32_t own = 0;
+	bool last = false;
+
+	*ret_code = UINT32_MAX;
+	while (!last && expect(ticket >= 0 && dsec_wait(d, ticket, 20000, &event) == 0)) {
+		last = event->flags & DSEC_LAST;
+		own += event->kind == DSEC_EV_ROW;
+		*ret_code = event->status.code;
+		dsec_event_free(event);
+	}
+	return own;
+}
+
+static void what_a_proxy_saw_fetched_taints_whose_own_it_is(struct engine *e)
+{
+	const uint32_t bit = 1u << DSEC_ANOMALY_PROXY_OWN_REPOSITORY;
+	static const char path[] = "/mod/git.example/owner/name/@v/list";
+	const struct dsec_label all = { { "trajectory", 10 }, { "7", 1 } };
+	struct dsec_id id = owned_make(e->d, "git.example/owner/name", "7");
+	struct dsec_id other = owned_make(e->d, "git.example/owner/other", "7");
+	struct dsec_id plain = sandbox_make(e->d);
+	const struct dsec_select by_label = { .size = sizeof by_label,
+					      .label_count = 1,
+					      .labels = &all };
+	struct dsec_select by_id = { .size = sizeof by_id, .count = 1, .ids = &id };
+	uint32_t code;
+	struct told told;
+
+	expect(fetched(e->d, &by_id, "/mod/git.example/owner/else/@v/list", &code) == 0 && !code);
+	expect(inspected_taint(e->d, id) == 0);
+	expect(fetched(e->d, &by_label, path, &code) == 1 && !code);
+	expect(inspected_taint(e->d, id) == bit && inspected_taint(e->d, other) == 0);
+	runs_with_taint(e->d, id, "true", bit);
+	told = told_of(e->d, id);
+	expect(told.violations == 0 && told.anomalies == 1);
+	expect(told.anomaly == DSEC_ANOMALY_PROXY_OWN_REPOSITORY);
+	/* Once is enough, and who has no label has nothing of its own. */
+	expect(fetched(e->d, &by_id, path, &code) == 1 && !code);
+	by_id.ids = &plain;
+	expect(fetched(e->d, &by_id, path, &code) == 0 && !code);
+	expect(told_of(e->d, id).anomalies == 1 && told_of(e->d, plain).anomalies == 0);
+	sandbox_end(e->d, plain);
+	expect(fetched(e->d, &by_id, path, &code) == 0 && code == DSEC_ABSENT);
+	sandbox_end(e->d, id);
+	expect(inspected_taint(e->d, id) == bit);
+	sandbox_end(e->d, other);
+}
+
 static const struct claim claims[] = {
+	CLAIM(what_a_proxy_saw_fetched_taints_whose_own_it_is),
 	CLAIM(what_only_the_kernel_can_hold_is_held_there_or_fails_the_create),
 	CLAIM(a_refused_socket_is_told_with_who_tried_and_taints_nothing),
 	CLAIM(of_a_flood_the_count_is_exact_and_the_neighbour_is_clean),

@@ -173,6 +173,29 @@ static void a_name_that_nothing_allows_is_refused_and_nobody_hears_of_it(struct 
 	sandbox_end(e->d, id);
 }
 
+/* A label, as who creates it for a task gives one. */
+static void a_host_that_is_the_tasks_own_taints_who_asks_for_it(struct engine *e)
+{
+	const struct dsec_label own = { { "task.repository", 15 },
+					{ "git.example/a/b mirror.example", 30 } };
+	const struct dsec_change_opts opts = {
+		.size = sizeof opts, .set = DSEC_CHANGE_LABELS, .label_count = 1, .labels = &own
+	};
+	struct dsec_id id = named_make(e->d), neighbour = named_make(e->d);
+	const struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
+
+	expect(ticket_end(e->d, dsec_change(e->d, NULL, &select, &opts)).code == DSEC_OK);
+	expect(says(e->d, id, "probe_dns ask git.example", "3\n"));
+	expect(says(e->d, id, "probe_dns ask api.example", "0 " INTERNET "\n"));
+	expect(says(e->d, neighbour, "probe_dns ask www.mirror.example", "0 " INTERNET "\n"));
+	expect(told_of(e->d, id).anomaly == UINT32_MAX);
+	expect(says(e->d, id, "probe_dns ask www.mirror.example", "0 " INTERNET "\n"));
+	expect(until(10000, told_of(e->d, id).anomaly == DSEC_ANOMALY_PROXY_OWN_REPOSITORY));
+	expect(told_of(e->d, neighbour).anomaly == UINT32_MAX);
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, neighbour);
+}
+
 static void answers_that_lead_home_or_to_a_cloud_are_dropped(struct engine *e)
 {
 	struct dsec_id id = named_make(e->d);
@@ -286,6 +309,7 @@ static void those_in_one_namespace_ask_each_for_itself(struct engine *e)
 static const struct claim claims[] = {
 	CLAIM(a_name_is_reached_once_it_was_asked_for_and_no_address_before),
 	CLAIM(a_name_that_nothing_allows_is_refused_and_nobody_hears_of_it),
+	CLAIM(a_host_that_is_the_tasks_own_taints_who_asks_for_it),
 	CLAIM(answers_that_lead_home_or_to_a_cloud_are_dropped),
 	CLAIM(an_answer_that_is_cut_is_asked_for_by_tcp),
 	CLAIM(a_flood_of_one_leaves_another_served),

@@ -309,6 +309,11 @@ class BlockingTest(PythonTest):
                              ({"b": "\u00e4", "c": "3"}, "there", "none"))
             self.assertLessEqual(seen.ttl, 100)
             self.assertEqual(sandbox.exec(["sh", "-c", "hostname; echo $X"]).stdout, b"there\ny\n")
+            sandbox.change(labels={"task.repository": "git.example/a/b"})
+            self.assertEqual(self.client.fetched("/git.example/a/c/@v/list", [sandbox.id]), [])
+            self.assertEqual(self.client.fetched("/git.example/a/b/@v/list", [sandbox.id]),
+                             [sandbox.id])
+            sandbox.change(labels={"task.repository": None})
             usage = sandbox.stats()
             self.assertGreater(usage.processes, 0)
             self.assertEqual((usage.execs_running, usage.execs_total), (0, 1))
