@@ -39,20 +39,41 @@ struct kept {
 	bool is_done;
 };
 
+/* Names in the folder of `fd` are on the disk as they are now. */
+static int names_sync(int fd)
+{
+	return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+/* Fine where it is there already; a new one is on the disk. */
+static int folder_make(const char *path, mode_t mode)
+{
+	auto_close int fd = -1;
+	auto_close int above_fd = -1;
+
+	if (mkdir(path, mode) < 0)
+		return errno == EEXIST ? 0 : -errno;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd >= 0)
+		above_fd = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return names_sync(above_fd);
+}
+
 static int folder_open(const struct policy_files *files, bool make)
 {
 	char path[PATH_MAX];
-	int fd;
+	int fd, r = 0;
 
 	if (snprintf(path, sizeof path, "%s/%s", files->state, files->instance) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	for (char *at = path + 1; make && (at = strchr(at, '/')); *at++ = '/') {
+	for (char *at = path + 1; make && r == 0 && (at = strchr(at, '/')); *at++ = '/') {
 		*at = '\0';
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
-			return -errno;
+		r = folder_make(path, 0755);
 	}
-	if (make && mkdir(path, 0700) < 0 && errno != EEXIST)
-		return -errno;
+	if (make && r == 0)
+		r = folder_make(path, 0700);
+	if (r < 0)
+		return r;
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	return fd < 0 ? -errno : fd;
 }
@@ -94,10 +115,14 @@ static int file_write(int folder_fd, const struct policy *policy)
 	if (write(fd, head, (size_t)bytes) != bytes ||
 	    write(fd, policy->document, policy->document_bytes) != (ssize_t)policy->document_bytes)
 		return -errno;
-	return 0;
+	return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* A write that an engine's end cuts leaves what was there. */
+/*
+ * A write that an engine's or the machine's end cuts leaves what was there: the file is on the disk
+ * before it has its name, and the name before anybody is told that it is kept. Where the disk fails
+ * at the name alone the load fails, and the next engine may have either.
+ */
 static int file_put(const struct policy_store *store, const struct policy *policy)
 {
 	const struct policy_files *files = container_of(store, const struct policy_files, store);
@@ -110,6 +135,8 @@ static int file_put(const struct policy_store *store, const struct policy *polic
 		r = -errno;
 	if (r < 0 && folder_fd >= 0)
 		(void)unlinkat(folder_fd, FRESH, 0); /* the next one is written over it */
+	else if (r == 0)
+		r = names_sync(folder_fd);
 	return r < 0 ? failed("kept", policy->guard.name, r) : 0;
 }
 
@@ -124,6 +151,8 @@ static int file_remove(const struct policy_store *store, uint32_t tenant, const 
 	file_name(files, tenant, name, file);
 	if (unlinkat(folder_fd, file, 0) < 0 && errno != ENOENT)
 		return failed("removed", name, -errno);
+	if (names_sync(folder_fd) < 0)
+		return failed("removed", name, -EIO);
 	folder_drop(files);
 	return 0;
 }
