@@ -28,20 +28,28 @@ struct backend_node_options {
 	uint32_t shards, slots_per_shard;
 	uint32_t uid_first; /* of the instance's uid range */
 	const char *instance;
-	const char *egress_range; /* "10.200.0.0/16": sandboxes may have a way out; NULL: none */
-	bool has_resolver;	  /* those with a way out may ask for names */
-	const char *images_path;  /* where images lie: whose device I/O is limited */
+	const char *egress_range;  /* "10.200.0.0/16": sandboxes may have a way out; NULL: none */
+	const char *egress6_range; /* "fd00:d5ec::/64": by IPv6, too; NULL: not */
+	bool has_resolver;	   /* those with a way out may ask for names */
+	const char *images_path;   /* where images lie: whose device I/O is limited */
 	uint32_t cpu_burst_ms; /* CPU time at once, beyond which a program yields; 0: none does */
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
+enum { BACKEND_PREFIXES_MAX = 4 };
+
 /*
  * Where the boxes of a shard ask for names (box_spec.asks_names): a socket of UDP and one of TCP
  * that listens, which hear no others'. Whoever asks is known by its address: box.address4.
  */
 struct backend_resolver {
-	int udp_fd, listen_fd;		   /* the caller's */
-	uint32_t range_first, range_bytes; /* addresses of boxes and their ways, in host order */
+	int udp_fd, listen_fd; /* the caller's */
+	/* Addresses of boxes and their ways; IPv4 as ::ffff:a.b.c.d. */
+	struct backend_prefix {
+		uint8_t first[16];
+		uint32_t bits;
+	} own[BACKEND_PREFIXES_MAX];
+	uint32_t own_count;
 };
 
 /* Once for each shard. False: there is none. */

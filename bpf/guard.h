@@ -129,6 +129,7 @@ struct guard_shared {
 	uint32_t datagrams_max;	  /* of them UDP's */
 	uint32_t connections_max; /* ends of TCP connections, whoever holds them: two for each */
 	bool leads_out;		  /* to where guard_egress_set() says; told before */
+	bool leads_out6;	  /* by IPv6 */
 };
 
 enum {

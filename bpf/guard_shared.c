@@ -99,7 +99,8 @@ static int entry_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct
 	struct policy_shared entry = { .ports_max = what->ports_max,
 				       .datagrams_max = what->datagrams_max,
 				       .connections_max = what->connections_max,
-				       .leads_out = what->leads_out };
+				       .leads_out = (what->leads_out ? POLICY_LEADS_OUT_4 : 0) |
+						    (what->leads_out6 ? POLICY_LEADS_OUT_6 : 0) };
 
 	entry.generation = generation_next(shared);
 	entry.port_next = what->address * 2654435761u; /* nobody begins where the next one does */

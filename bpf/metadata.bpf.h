@@ -23,8 +23,10 @@ static __always_inline bool metadata_is6(const __u32 *word)
 	const bool is_wide = !word[0] && !word[1];
 	const bool is_nat64 = word[0] == bpf_htonl(0x0064ff9b) && !word[1] && !word[2];
 	const __u32 first = bpf_ntohl(word[0]), second = bpf_ntohl(word[1]);
+	const bool is_local_nat64 = word[0] == bpf_htonl(0x0064ff9b) &&
+				    (bpf_ntohl(word[1]) >> 16) == 1; /* 64:ff9b:1::/48 */
 
-	if (is_nat64 || (is_wide && (!word[2] || word[2] == bpf_htonl(0xffff))))
+	if (is_nat64 || is_local_nat64 || (is_wide && (!word[2] || word[2] == bpf_htonl(0xffff))))
 		return metadata_is4(word[3]);
 	if (first >> 16 == 0x2002)
 		return metadata_is4(bpf_htonl(first << 16 | second >> 16));

@@ -22,6 +22,9 @@ enum {
 	/* Those that the kernel gives connect(): ip_local_port_range there. Nobody binds them. */
 	POLICY_PORT_KERNEL_FIRST = 36000,
 	POLICY_PORT_KERNEL_LAST = 49999,
+	/* Of policy_shared.leads_out. */
+	POLICY_LEADS_OUT_4 = 1,
+	POLICY_LEADS_OUT_6 = 2,
 };
 
 #define POLICY_SHARED_V6_0 0xfd5e00ecu
@@ -43,7 +46,7 @@ struct policy_shared {
 	__s64 datagrams;   /* of them UDP's */
 	__s64 connections; /* ends of TCP connections, also those that no program has any more */
 	__u32 ports_max, datagrams_max, connections_max;
-	__u32 leads_out; /* there is a way out: egress says where to */
+	__u32 leads_out; /* POLICY_LEADS_OUT_*: there is a way out, egress says where to */
 	struct policy_shared_counts counts;
 };
 

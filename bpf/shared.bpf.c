@@ -363,7 +363,7 @@ int dsec_connect6(struct bpf_sock_addr *call)
 	}
 	if (is_mapped(&asked) && is_way_out(self, asked.word[3]))
 		return connect_as(call, self, mapped(self->address4), SAID_REAL, 0);
-	if (!is_own6(self, &asked))
+	if (!is_own6(self, &asked) && !is_way_out6(self, &asked))
 		return refuse_peer(call, self, &asked, POLICY_HOOK_CONNECT);
 	return connect_as(call, self, own6(self), SAID_REAL, 0);
 }
@@ -407,10 +407,12 @@ int dsec_send6(struct bpf_sock_addr *call)
 {
 	struct policy_shared *self = current_shared();
 	struct address6 asked = address_get(call);
+	bool is_away;
 
 	if (!self)
 		return HOOK_ALLOW;
-	if (!is_any6(&asked) && !is_loopback6(&asked) && !is_own6(self, &asked))
+	is_away = !is_any6(&asked) && !is_loopback6(&asked) && !is_own6(self, &asked);
+	if (is_away && !is_way_out6(self, &asked))
 		return refuse_peer(call, self, &asked, POLICY_HOOK_SEND);
 	if (!sender_holds(call, self))
 		return refuse_room(self, POLICY_HOOK_SEND, call->protocol);
@@ -418,7 +420,8 @@ int dsec_send6(struct bpf_sock_addr *call)
 	call->msg_src_ip6[1] = self->address6[1];
 	call->msg_src_ip6[2] = self->address6[2];
 	call->msg_src_ip6[3] = self->address6[3];
-	address_set(call, own6(self));
+	if (!is_away)
+		address_set(call, own6(self));
 	return HOOK_ALLOW;
 }
 
@@ -500,12 +503,16 @@ static __always_inline bool is_unpaired(struct bpf_sock *socket)
 	return !socket->dst_port || socket->state == TCP_LISTENING;
 }
 
-/* Its peer is an IPv4 address outside. */
+/* Its peer is outside. */
 static __always_inline bool leads_away6(const struct bpf_sock *socket,
 					const struct policy_shared *self)
 {
-	return socket->dst_ip6[2] == MAPPED && socket->dst_ip6[3] &&
-	       socket->dst_ip6[3] != self->address4;
+	const struct address6 peer = { { socket->dst_ip6[0], socket->dst_ip6[1], socket->dst_ip6[2],
+					 socket->dst_ip6[3] } };
+
+	if (is_mapped(&peer))
+		return peer.word[3] && peer.word[3] != self->address4;
+	return !is_any6(&peer) && !is_own6(self, &peer);
 }
 
 SEC("cgroup/getsockname4")

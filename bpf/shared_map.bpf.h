@@ -94,7 +94,8 @@ static __always_inline bool is_way_out(const struct policy_shared *self, __u32 a
 {
 	const __u32 mask = ~(__u32)(POLICY_SHARED_V4_COUNT - 1);
 
-	return self->leads_out && (bpf_ntohl(address) & mask) != POLICY_SHARED_V4;
+	return self->leads_out & POLICY_LEADS_OUT_4 &&
+	       (bpf_ntohl(address) & mask) != POLICY_SHARED_V4;
 }
 
 static __always_inline bool is_any6(const struct address6 *a)
@@ -116,6 +117,12 @@ static __always_inline bool is_own6(const struct policy_shared *self, const stru
 {
 	return a->word[0] == self->address6[0] && a->word[1] == self->address6[1] &&
 	       a->word[2] == self->address6[2] && a->word[3] == self->address6[3];
+}
+
+static __always_inline bool is_way_out6(const struct policy_shared *self, const struct address6 *a)
+{
+	return self->leads_out & POLICY_LEADS_OUT_6 && !is_mapped(a) &&
+	       (a->word[0] != bpf_htonl(POLICY_SHARED_V6_0) || a->word[1]);
 }
 
 /* The verifier wants the context's words one by one. */

@@ -30,11 +30,9 @@ static __always_inline bool packet_is_own(struct __sk_buff *packet,
 			return false;
 		protocol = ip4->protocol;
 	} else {
-		/* There is no way out for IPv6. */
-		if (ends != (PACKET_FROM | PACKET_TO) ||
-		    packet->protocol != bpf_htons(ETHERTYPE_6) || (void *)(ip6 + 1) > end ||
-		    !is_own6(self, (const struct address6 *)&ip6->saddr) ||
-		    !is_own6(self, (const struct address6 *)&ip6->daddr))
+		if (packet->protocol != bpf_htons(ETHERTYPE_6) || (void *)(ip6 + 1) > end ||
+		    (ends & PACKET_FROM && !is_own6(self, (const struct address6 *)&ip6->saddr)) ||
+		    (ends & PACKET_TO && !is_own6(self, (const struct address6 *)&ip6->daddr)))
 			return false;
 		protocol = ip6->nexthdr;
 	}
@@ -46,7 +44,10 @@ static __always_inline bool packet_passes(struct __sk_buff *packet,
 {
 	if (packet->ifindex == LOOPBACK)
 		return packet_is_own(packet, self, PACKET_FROM | PACKET_TO);
-	return self->leads_out && packet_is_own(packet, self, end);
+	return self->leads_out &
+		       (packet->protocol == bpf_htons(ETHERTYPE_4) ? POLICY_LEADS_OUT_4 :
+								     POLICY_LEADS_OUT_6) &&
+	       packet_is_own(packet, self, end);
 }
 
 SEC("cgroup_skb/egress")

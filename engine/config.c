@@ -59,6 +59,8 @@ static const struct option options[] = {
 	  "one more tenant, see dsecd(8): name, socket, mode, token-file, uid, gateway, limits" },
 	{ "egress", OPTION_PATH, FIELD(egress_range), 0, 0, "RANGE",
 	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
+	{ "egress6", OPTION_PATH, FIELD(egress6_range), 0, 0, "RANGE",
+	  "by IPv6, too, with --egress: of addresses of this range, fd00:d5ec::/64" },
 	{ "dns-upstream", OPTION_PATH, FIELD(dns_upstream), 0, 0, "ADDR[:PORT]",
 	  "who is asked for names that policies allow; the host's resolv.conf says, by default" },
 	{ "services", OPTION_PATH, FIELD(services_path), 0, 0, "DIR",

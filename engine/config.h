@@ -90,6 +90,7 @@ struct config {
 	const char *socket_path;	   /* /run/dsec.sock, /run/dsec/INSTANCE.sock for others */
 	const char *token_path;		   /* NULL: clients need no token */
 	const char *egress_range;	   /* NULL: sandboxes have no way out */
+	const char *egress6_range;	   /* the same of IPv6 */
 	const char *dns_upstream;	   /* NULL: as the host's resolv.conf says */
 	const char *services_path;	   /* NULL: there are no named services */
 	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */

@@ -276,6 +276,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.images_path = config->images_path,
 		.instance = config->instance,
 		.egress_range = config->egress_range,
+		.egress6_range = config->egress6_range,
 		.has_resolver = node->upstreams,
 		.cpu_burst_ms = config->cpu_burst_ms,
 	};

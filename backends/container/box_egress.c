@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <string.h>
 
 #include "backends/container/container.h"
 #include "backends/container/egress.h"
@@ -13,17 +14,33 @@
 
 enum { PORT_DNS = 53 };
 
+/* By which addresses it sends. */
+static void own_addresses(const struct container *box, struct guard_egress *ret)
+{
+	const struct backend_node *node = containers_of(box->box.backend)->options.node;
+	const uint32_t network = box->network->number, number = box->shared_address;
+	const uint32_t shared6[4] = { htonl(POLICY_SHARED_V6_0), 0, 0, htonl(number) };
+	uint8_t block6[16];
+
+	if (box->box.spec.network == BOX_NETWORK_SHARED)
+		ret->address4 = htonl(POLICY_SHARED_V4 + number);
+	else
+		ret->address4 = htonl(node_egress_address(node, network) + EGRESS_SANDBOX);
+	if (!node_egress_address6(node, network, block6))
+		return;
+	block6[15] |= EGRESS_SANDBOX;
+	memcpy(ret->address6,
+	       box->box.spec.network == BOX_NETWORK_SHARED ? (const uint8_t *)shared6 : block6,
+	       sizeof ret->address6);
+}
+
 int box_egress_tell(struct container *box, uint32_t policy)
 {
 	struct containers *c = containers_of(box->box.backend);
-	const uint32_t own =
-		box->box.spec.network == BOX_NETWORK_SHARED ?
-			POLICY_SHARED_V4 + box->shared_address :
-			node_egress_address(c->options.node, box->network->number) + EGRESS_SANDBOX;
-	struct guard_egress told = { .policy = policy ? policy : GUARD_EGRESS_NOWHERE,
-				     .address4 = htonl(own) };
+	struct guard_egress told = { .policy = policy ? policy : GUARD_EGRESS_NOWHERE };
 	int r;
 
+	own_addresses(box, &told);
 	if (box->box.spec.asks_names) {
 		told.resolver4 = htonl(node_resolver_address(c->options.node));
 		told.resolver_port = htons(PORT_DNS);

@@ -62,11 +62,14 @@ uint32_t slot_address_next(const struct container *box)
 
 static int set_shared(struct containers *c, struct container *box)
 {
+	uint8_t block6[16];
+	const bool has_six = node_egress_address6(c->options.node, box->network->number, block6);
 	const struct guard_shared what = { .address = box->shared_address,
 					   .ports_max = SHARED_PORTS_MAX,
 					   .datagrams_max = SHARED_DATAGRAMS_MAX,
 					   .connections_max = SHARED_CONNECTIONS_MAX,
-					   .leads_out = box->box.spec.is_policed };
+					   .leads_out = box->box.spec.is_policed,
+					   .leads_out6 = box->box.spec.is_policed && has_six };
 
 	box->slot->network = BOX_NETWORK_SHARED; /* whatever it gets of it */
 	return guard_shared_set(c->guard, box->slot->cgroup_id, &what);

@@ -81,11 +81,14 @@ extern const struct backend_class container_class;
 
 /* Where `struct backend_node` keeps what shards need; see node.c. */
 int node_vault_fd(const struct backend_node *node);
-/* Of the four addresses of network N the first; 0: there are none for it. */
 /* Where sandboxes ask for names, in host byte order; 0: nowhere. */
 uint32_t node_resolver_address(const struct backend_node *node);
 uint32_t node_shards(const struct backend_node *node);
+/* Of the four addresses of network N the first, of each family; 0, false: there are none. */
 uint32_t node_egress_address(const struct backend_node *node, uint32_t network);
+bool node_egress_address6(const struct backend_node *node, uint32_t network, uint8_t ret[16]);
+/* Both, of the request's network. */
+void node_egress_fill(const struct backend_node *node, struct launch_request *request);
 struct guard *node_guard(const struct backend_node *node);
 struct governor *node_governor(const struct backend_node *node); /* NULL: there is none */
 uint32_t node_slots_per_shard(const struct backend_node *node);

@@ -20,10 +20,11 @@
 
 #include "backends/container/kernel.h"
 #include "backends/container/route.h"
+#include "bpf/policy_shared.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 
-enum { PREFIX_MIN = 8, PREFIX_MAX = 28, LINK_PREFIX = 30, HOST = 1 };
+enum { LINK_PREFIX4 = 30, LINK_PREFIX6 = 126, HOST = 1, RULES_BYTES = 4096 };
 
 /*
  * In the router's namespace. Nothing gets to the router itself but questions for names, from one
@@ -50,6 +51,31 @@ static const char router_rules[] =
 	"	}\n"
 	"}\n";
 
+/*
+ * The same for IPv6, where it leads out: metadata services inside it, too. There is no rp_filter: a
+ * source is looked up as if it were a destination. Neighbours are told by hand
+ * (route_neighbour_add()), so nobody's answer counts.
+ */
+static const char router_rules6[] =
+	"table inet dsec {\n"
+	"	chain sources6 {\n"
+	"		type filter hook prerouting priority -150; policy accept;\n"
+	"		meta nfproto ipv6 fib saddr . iif oif missing drop\n"
+	"	}\n"
+	"	chain forward {\n"
+	"		ip6 daddr { ::/96, ::ffff:0:0/96, fe80::/10, fec0::/10, ff00::/8,\n"
+	"			fd00:ec2::/32, fd00:c1::a9fe:a9fe, fd20:ce::254,\n"
+	"			64:ff9b::a9fe:0/112, 64:ff9b::6464:64c8, 64:ff9b::a83f:8110,\n"
+	"			64:ff9b::c000:c0, 2002:a9fe::/32, 2002:6464:64c8::/48,\n"
+	"			2002:a83f:8110::/48, 2002:c000:c0::/48 } drop\n"
+	"		ip6 daddr 64:ff9b:1::/48 ip6 daddr & ::ffff:0 == ::a9fe:0 drop\n"
+	"		ip6 daddr 64:ff9b:1::/48 ip6 daddr & ::ffff:ffff {\n"
+	"			::6464:64c8, ::a83f:8110, ::c000:c0 } drop\n"
+	"		ip6 daddr { %s, fd5e:ec::/64 } drop\n"
+	"		iifname \"s*\" oifname \"up\" meta nfproto ipv6 accept\n"
+	"	}\n"
+	"}\n";
+
 /* On the host: nothing from there is for the host itself, on whichever of its addresses. */
 static const char host_rules[] =
 	"table inet %s {\n"
@@ -62,6 +88,18 @@ static const char host_rules[] =
 	"		meta nfproto ipv4 ip saddr %s oifname != \"%s\" masquerade\n"
 	"	}\n"
 	"}\n";
+
+static const char host_rules6[] =
+	"table inet %s {\n"
+	"	chain source {\n"
+	"		meta nfproto ipv6 ip6 saddr %s oifname != \"%s\" masquerade\n"
+	"	}\n"
+	"}\n";
+
+static bool has_six(const struct egress *egress)
+{
+	return egress->range6.prefix_bits;
+}
 
 static void names_make(struct egress *egress, const char *instance)
 {
@@ -76,69 +114,61 @@ static void names_make(struct egress *egress, const char *instance)
 			*at = '_';
 }
 
-/* ---- the range ---- */
+/* ---- addresses ---- */
 
-static int range_parse(struct egress *egress, const char *range)
+uint32_t egress_address4(const struct egress *egress, uint32_t network)
 {
-	char text[INET_ADDRSTRLEN], *end = NULL;
-	const char *slash = strchr(range, '/');
-	unsigned long prefix = slash ? strtoul(slash + 1, &end, 10) : 0;
-	struct in_addr address;
+	uint8_t six[16];
 
-	if (!slash || (size_t)(slash - range) >= sizeof text || !end || *end ||
-	    prefix < PREFIX_MIN || prefix > PREFIX_MAX)
-		return -EINVAL;
-	(void)snprintf(text, sizeof text, "%.*s", (int)(slash - range), range);
-	if (inet_pton(AF_INET, text, &address) != 1)
-		return -EINVAL;
-	egress->first = ntohl(address.s_addr);
-	egress->bytes = 1u << (32 - prefix);
-	return egress->first & (egress->bytes - 1) ? -EINVAL : 0;
+	if (egress->router_ns_fd < 0 ||
+	    (has_six(egress) && !egress_range6_block(&egress->range6, network, six)))
+		return 0;
+	return egress_range4_block(&egress->range4, network);
 }
 
-/* Every route of the host's but the default ones. */
-static int range_check(const struct egress *egress)
+bool egress_address6(const struct egress *egress, uint32_t network, uint8_t ret[16])
 {
-	auto_close int fd = open("/proc/thread-self/net/route", O_RDONLY | O_CLOEXEC);
-	char line[256], name[17];
-	unsigned destination, mask;
-	FILE *routes = fd < 0 ? NULL : fdopen(take_fd(&fd), "re");
-	int r = 0;
-
-	if (!routes)
-		return -errno;
-	while (r == 0 && fgets(line, sizeof line, routes)) {
-		if (sscanf(line, "%16s %x %*x %*x %*d %*d %*d %x", name, &destination, &mask) !=
-			    3 ||
-		    !mask)
-			continue;
-		destination = ntohl(destination);
-		mask = ntohl(mask);
-		if ((egress->first & mask) == destination ||
-		    (destination & ~(egress->bytes - 1)) == egress->first)
-			r = -EADDRINUSE;
-	}
-	(void)fclose(routes); /* only read */
-	return r;
+	return egress->router_ns_fd >= 0 && egress_range6_block(&egress->range6, network, ret);
 }
 
-uint32_t egress_address(const struct egress *egress, uint32_t network)
+static struct backend_prefix prefix_mapped(uint32_t first, uint32_t bytes)
 {
-	/* The first block is the link's. */
-	uint64_t at = ((uint64_t)network + 1) * EGRESS_BLOCK;
+	const uint32_t number = htonl(first);
+	struct backend_prefix prefix = { .first = { [10] = 0xff, [11] = 0xff },
+					 .bits = (uint32_t)__builtin_clz(bytes) + 97 };
 
-	return egress->router_ns_fd >= 0 && at + EGRESS_BLOCK <= egress->bytes ?
-		       egress->first + (uint32_t)at :
-		       0;
+	memcpy(prefix.first + 12, &number, sizeof number);
+	return prefix;
 }
 
-static void range_print(uint32_t first, uint32_t bytes, char ret[static 24])
+uint32_t egress_own(const struct egress *egress, struct backend_prefix ret[BACKEND_PREFIXES_MAX])
 {
-	const struct in_addr address = { htonl(first) };
-	char text[INET_ADDRSTRLEN] = "";
+	const uint32_t shared6 = htonl(POLICY_SHARED_V6_0);
+	uint32_t count = 0;
 
-	(void)inet_ntop(AF_INET, &address, text, sizeof text); /* fits */
-	(void)snprintf(ret, 24, "%s/%d", text, __builtin_clz(bytes) + 1);
+	ret[count++] = prefix_mapped(egress->range4.first, egress->range4.bytes);
+	ret[count++] = prefix_mapped(POLICY_SHARED_V4, POLICY_SHARED_V4_COUNT);
+	ret[count] = (struct backend_prefix){ .bits = 64 };
+	memcpy(ret[count++].first, &shared6, sizeof shared6);
+	if (!has_six(egress))
+		return count;
+	ret[count].bits = egress->range6.prefix_bits;
+	memcpy(ret[count++].first, egress->range6.first, sizeof egress->range6.first);
+	return count;
+}
+
+/* Of the link to the host. */
+static struct route_prefix link4(const struct egress *egress, uint8_t which)
+{
+	return route_prefix4(egress->range4.first + which, LINK_PREFIX4);
+}
+
+static struct route_prefix link6(const struct egress *egress, uint8_t which)
+{
+	struct route_prefix own = route_prefix6(egress->range6.first, LINK_PREFIX6);
+
+	own.address[15] |= which;
+	return own;
 }
 
 /* ---- nft ---- */
@@ -207,27 +237,52 @@ static long setting_write(const char *path, const char *value)
 	return r < 0 ? r : 0;
 }
 
-static long router_furnish(void)
+struct setting {
+	const char *path, *value;
+};
+
+/* Up to one without a path. A kernel without IPv6 has not all of them. */
+static long settings_write(const struct setting *settings)
 {
-	static const struct {
-		const char *path, *value;
-	} settings[] = {
+	long r = 0;
+
+	for (; r >= 0 && settings->path; settings++) {
+		r = setting_write(settings->path, settings->value);
+		if (r == -ENOENT)
+			r = 0;
+	}
+	return r;
+}
+
+static long router_furnish(bool has_six)
+{
+	static const struct setting always[] = {
 		{ "/proc/sys/net/ipv4/ip_forward", "1" },
 		{ "/proc/sys/net/ipv4/conf/all/rp_filter", "1" },
 		{ "/proc/sys/net/ipv4/conf/default/rp_filter", "1" },
 		{ "/proc/sys/net/ipv4/conf/all/send_redirects", "0" },
 		{ "/proc/sys/net/ipv4/conf/default/send_redirects", "0" },
+		{ 0 },
+	};
+	static const struct setting without[] = {
 		{ "/proc/sys/net/ipv6/conf/all/disable_ipv6", "1" },
 		{ "/proc/sys/net/ipv6/conf/default/disable_ipv6", "1" },
+		{ 0 },
 	};
-	long r = 0;
+	/* Forwarding makes a router of each link: none takes an advertisement or a redirect. */
+	static const struct setting with[] = {
+		{ "/proc/sys/net/ipv6/conf/all/disable_ipv6", "0" },
+		{ "/proc/sys/net/ipv6/conf/default/disable_ipv6", "0" },
+		{ "/proc/sys/net/ipv6/conf/all/forwarding", "1" },
+		{ "/proc/sys/net/ipv6/conf/default/accept_ra", "0" },
+		{ "/proc/sys/net/ipv6/conf/all/accept_redirects", "0" },
+		{ "/proc/sys/net/ipv6/conf/default/accept_redirects", "0" },
+		{ "/proc/sys/net/ipv6/conf/default/addr_gen_mode", "1" }, /* none of its own */
+		{ 0 },
+	};
+	long r = settings_write(always);
 
-	for (unsigned i = 0; r >= 0 && i < sizeof settings / sizeof *settings; i++) {
-		r = setting_write(settings[i].path, settings[i].value);
-		if (r == -ENOENT) /* a kernel without IPv6 */
-			r = 0;
-	}
-	return r;
+	return r < 0 ? r : settings_write(has_six ? with : without);
 }
 
 /* The calling thread is in the host's again when it returns. */
@@ -237,7 +292,7 @@ static int router_make(struct egress *egress, int host_fd)
 
 	if (r < 0)
 		return r;
-	r = (int)router_furnish();
+	r = (int)router_furnish(has_six(egress));
 	if (r >= 0) {
 		egress->router_ns_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 		r = egress->router_ns_fd < 0 ? -errno : 0;
@@ -247,33 +302,50 @@ static int router_make(struct egress *egress, int host_fd)
 	return r;
 }
 
-static int link_end(int fd, const char *name, uint32_t address, uint32_t gateway)
+/* An end of the link; `far` is the other one. */
+static int link_end(const struct egress *egress, int fd, const struct route_end *own,
+		    const struct route_end *far)
 {
-	long r = fd < 0 ? fd : route_address_add(fd, name, address, LINK_PREFIX);
+	const bool is_host = own->mac[1] == EGRESS_MAC_OTHER;
+	const uint8_t here = is_host ? HOST : EGRESS_ROUTER_ADDRESS;
+	const uint8_t there = is_host ? EGRESS_ROUTER_ADDRESS : HOST;
+	const struct route_prefix own4 = link4(egress, here), far4 = link4(egress, there);
+	const struct route_prefix own6 = link6(egress, here), far6 = link6(egress, there);
+	const struct route_prefix all4 = route_prefix4(0, 0), all6 = { .family = AF_INET6 };
+	long r = fd < 0 ? fd : route_address_add(fd, own->name, &own4);
 
 	if (r >= 0)
-		r = route_link_up(fd, name);
-	if (r >= 0 && gateway)
-		r = route_via_add(fd, 0, 0, gateway);
+		r = route_link_up(fd, own->name);
+	if (r >= 0 && has_six(egress))
+		r = route_address_add(fd, own->name, &own6);
+	if (r >= 0 && has_six(egress))
+		r = route_neighbour_add(fd, own->name, &far6, far->mac);
+	if (r >= 0 && !is_host)
+		r = route_via_add(fd, &all4, &far4);
+	if (r >= 0 && !is_host && has_six(egress))
+		r = route_via_add(fd, &all6, &far6);
 	return r < 0 ? (int)r : 0;
 }
 
 static int link_make(const struct egress *egress, int host_fd)
 {
+	const struct route_end outer =
+		route_end_of(egress->link, EGRESS_MAC_OTHER, EGRESS_LINK_NETWORK);
+	const struct route_end inner = route_end_of("up", EGRESS_MAC_ROUTER, EGRESS_LINK_NETWORK);
 	auto_close int host = (int)route_open();
 	int r = host < 0 ? host : 0;
 
 	if (r >= 0)
-		r = (int)route_pair_make(host, egress->link, "up", egress->router_ns_fd);
+		r = (int)route_pair_make(host, &outer, &inner, egress->router_ns_fd);
 	if (r >= 0)
-		r = link_end(host, egress->link, egress->first + HOST, 0);
+		r = link_end(egress, host, &outer, &inner);
 	if (r < 0)
 		return r;
 	if (setns(egress->router_ns_fd, CLONE_NEWNET) < 0)
 		return -errno;
 	auto_close int router = (int)route_open();
 
-	r = link_end(router, "up", egress->first + EGRESS_ROUTER_ADDRESS, egress->first + HOST);
+	r = link_end(egress, router, &inner, &outer);
 	if (setns(host_fd, CLONE_NEWNET) < 0)
 		abort(); /* as above */
 	return r;
@@ -290,77 +362,118 @@ static void link_delete(const struct egress *egress)
 
 /* ---- all of it ---- */
 
-static bool host_forwards(void)
+static bool host_forwards(const char *path)
 {
-	auto_close int fd = open("/proc/sys/net/ipv4/ip_forward", O_RDONLY | O_CLOEXEC);
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char value = '0';
 
 	return fd >= 0 && read(fd, &value, 1) == 1 && value != '0';
 }
 
+/* Both of them at once: the rules of IPv6 come behind the others of their chains. */
 static int rules_load(const struct egress *egress)
 {
-	char rules[2048], all[24], link[24], address[INET_ADDRSTRLEN];
+	char rules[RULES_BYTES], all[24], link[24], address[INET_ADDRSTRLEN];
+	char all6[EGRESS_RANGE6_TEXT_BYTES], link6[EGRESS_RANGE6_TEXT_BYTES];
+	struct egress_range6 block6 = egress->range6;
 	struct in_addr resolver;
-	int r;
+	int r, at;
 
-	range_print(egress->first, egress->bytes, all);
-	range_print(egress->first, EGRESS_BLOCK, link);
-	resolver.s_addr = htonl(egress->first + EGRESS_ROUTER_ADDRESS);
+	egress_range4_print(egress->range4.first, egress->range4.bytes, all);
+	egress_range4_print(egress->range4.first, EGRESS_BLOCK, link);
+	egress_range6_print(&egress->range6, all6);
+	block6.prefix_bits = LINK_PREFIX6;
+	egress_range6_print(&block6, link6);
+	resolver.s_addr = htonl(egress->range4.first + EGRESS_ROUTER_ADDRESS);
 	(void)inet_ntop(AF_INET, &resolver, address, sizeof address); /* fits, as below */
-	(void)snprintf(rules, sizeof rules, router_rules, all, address);
+	at = snprintf(rules, sizeof rules, router_rules, all, address);
+	if (has_six(egress))
+		(void)snprintf(rules + at, sizeof rules - (size_t)at, router_rules6, all6);
 	r = nft_run(rules, egress->router_ns_fd);
 	if (r < 0)
 		return r;
-	(void)snprintf(rules, sizeof rules, host_rules, egress->table, egress->link, link,
-		       egress->link);
+	at = snprintf(rules, sizeof rules, host_rules, egress->table, egress->link, link,
+		      egress->link);
+	if (has_six(egress))
+		(void)snprintf(rules + at, sizeof rules - (size_t)at, host_rules6, egress->table,
+			       link6, egress->link);
 	return nft_run(rules, -1);
 }
 
-static int egress_fail(int error, const char *range)
+static int egress_fail(int error, const char *option, const char *range)
 {
+	const bool is_six = strcmp(option, "egress6") == 0;
 	const char *why = strerror(-error);
 
-	if (error == -EINVAL)
+	if (error == -EINVAL && is_six)
+		why = "a private range is wanted, as fd00:d5ec::/64: its first address, and /32 to"
+		      " /112";
+	else if (error == -EINVAL)
 		why = "a range is wanted, as 10.200.0.0/16: its first address, and /8 to /28";
+	else if (error == -EADDRNOTAVAIL)
+		why = "it holds addresses of network shared (10.64.0.0/10, fd5e:ec::/64) or of"
+		      " metadata services: choose another range";
 	else if (error == -EADDRINUSE)
 		why = "a route of this host lies in it: choose another range";
+	else if (error == -ENETDOWN && is_six)
+		why = "this host does not forward IPv6: sysctl -w net.ipv6.conf.all.forwarding=1";
 	else if (error == -ENETDOWN)
 		why = "this host does not forward: sysctl -w net.ipv4.ip_forward=1";
+	else if (error == -EAFNOSUPPORT || error == -EACCES)
+		why = "IPv6 is off on this host: sysctl -w net.ipv6.conf.default.disable_ipv6=0;"
+		      " boot without ipv6.disable=1";
 	else if (error == -ENOENT)
 		why = "there is no nft: apt-get install nftables";
 	else if (error == -EOPNOTSUPP)
-		why = "this kernel lacks veth or nf_tables with NAT: modprobe veth nft_masq";
-	log_error("egress refused range=\"%s\": %s", range, why);
+		why = "this kernel lacks veth or nf_tables with NAT: modprobe veth nft_masq; for"
+		      " --egress6 nft_fib_inet nft_fib_ipv6, too";
+	log_error("%s refused range=\"%s\": %s", option, range, why);
 	return error;
 }
 
-int egress_open(struct egress *egress, const char *range, const char *instance)
+static int range6_fits(const struct egress *egress)
+{
+	int r = egress_range6_check(&egress->range6);
+
+	return r < 0 || host_forwards("/proc/sys/net/ipv6/conf/all/forwarding") ? r : -ENETDOWN;
+}
+
+static int range4_fits(const struct egress *egress)
+{
+	int r = egress_range4_check(&egress->range4);
+
+	return r < 0 || host_forwards("/proc/sys/net/ipv4/ip_forward") ? r : -ENETDOWN;
+}
+
+int egress_open(struct egress *egress, const char *range4, const char *range6, const char *instance)
 {
 	auto_close int host_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	int r = host_fd < 0 ? -errno : range_parse(egress, range);
+	int r = host_fd < 0 ? -errno : egress_range4_read(range4, &egress->range4), swept;
 
 	if (r < 0)
-		return egress_fail(r, range);
-	r = egress_sweep(instance);
+		return egress_fail(r, "egress", range4);
+	swept = egress_sweep(instance);
 	names_make(egress, instance);
-	if (r >= 0)
-		r = range_check(egress);
-	if (r >= 0 && !host_forwards())
-		r = -ENETDOWN;
-	if (r >= 0)
-		r = router_make(egress, host_fd);
+	r = range4_fits(egress);
+	if (r < 0)
+		return egress_fail(r, "egress", range4);
+	r = range6 ? egress_range6_read(range6, &egress->range6) : 0;
+	if (r >= 0 && range6)
+		r = range6_fits(egress);
+	if (r < 0)
+		return egress_fail(r, "egress6", range6);
+	r = swept < 0 ? swept : router_make(egress, host_fd);
 	if (r >= 0)
 		r = link_make(egress, host_fd);
 	if (r >= 0)
 		r = rules_load(egress);
 	if (r >= 0) {
-		log_info("egress range=%s link=%s table=\"inet %s\"", range, egress->link,
-			 egress->table);
+		log_info("egress range=%s range6=%s link=%s table=\"inet %s\"", range4,
+			 range6 ? range6 : "none", egress->link, egress->table);
 		return 0;
 	}
 	egress_close(egress);
-	return egress_fail(r, range);
+	return egress_fail(r, r == -EACCES && range6 ? "egress6" : "egress", range4);
 }
 
 void egress_close(struct egress *egress)

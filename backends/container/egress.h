@@ -5,11 +5,17 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "backends/backend.h"
+#include "backends/container/egress_range.h"
+#include "backends/container/route.h"
+
 struct egress {
-	int router_ns_fd;      /* -1: there is none */
-	uint32_t first, bytes; /* the range: its first address, and how many */
+	int router_ns_fd; /* -1: there is none */
+	struct egress_range4 range4;
+	struct egress_range6 range6; /* of no bits: nothing leads out by IPv6 */
 	char link[16], table[40];
 	int *resolver_fds; /* of each shard two; NULL: names cannot be asked */
 	uint32_t resolver_count;
@@ -23,16 +29,27 @@ enum {
 };
 
 /*
- * `range`: "10.200.0.0/16". Fails with a line in the log that names the cause and the remedy:
- * -EINVAL the range, -EADDRINUSE a route of the host's lies in it, -EOPNOTSUPP the host cannot.
+ * "10.200.0.0/16"; "fd00:d5ec::/64" or NULL. Fails with a line in the log that names the cause and
+ * the remedy: -EINVAL a range, -EADDRINUSE a route of the host's lies in it, -EADDRNOTAVAIL it
+ * holds what is others', -ENETDOWN the host does not forward, -EOPNOTSUPP the host cannot.
  */
-int egress_open(struct egress *egress, const char *range, const char *instance);
+int egress_open(struct egress *egress, const char *range4, const char *range6,
+		const char *instance);
 /* Everything on the host goes. Fine on one that was not opened, whose router_ns_fd is -1. */
 void egress_close(struct egress *egress);
 /* What a dead engine of this instance left on the host. */
 int egress_sweep(const char *instance);
-/* The first of the four addresses of network N, or 0: the range has no more. */
-uint32_t egress_address(const struct egress *egress, uint32_t network);
+/* The first of the four addresses of network N, or 0: the ranges have no more. */
+uint32_t egress_address4(const struct egress *egress, uint32_t network);
+/* The same of IPv6; false: there are none. */
+bool egress_address6(const struct egress *egress, uint32_t network, uint8_t ret[16]);
+
+/* All addresses that sandboxes and ways out may have, network `shared`'s with them: how many. */
+uint32_t egress_own(const struct egress *egress, struct backend_prefix ret[BACKEND_PREFIXES_MAX]);
+
+/* Which ends of links there are, for route_end_of(); of which network's. */
+enum { EGRESS_MAC_ROUTER = 1, EGRESS_MAC_OTHER = 2 };
+#define EGRESS_LINK_NETWORK UINT32_MAX /* the link to the host */
 
 /*
  * Sockets at port 53 of the router's address, for each shard one of each protocol: what sandboxes

@@ -21,12 +21,12 @@ enum { PORT_DNS = 53, BACKLOG = 64, BUFFER_BYTES = 1 << 20 };
 
 uint32_t egress_resolver_address(const struct egress *egress)
 {
-	return egress->resolver_fds ? egress->first + EGRESS_ROUTER_ADDRESS : 0;
+	return egress->resolver_fds ? egress->range4.first + EGRESS_ROUTER_ADDRESS : 0;
 }
 
 /*
- * The number of the shard, of the source address: as egress_address() made it, or of the block that
- * a namespace of many has (network.c), which is of shard block % shards.
+ * The number of the shard, of the source address: as egress_address4() made it, or of the block
+ * that a namespace of many has (network.c), which is of shard block % shards.
  */
 static int filter_attach(const struct egress *egress, int fd, uint32_t networks_per_shard)
 {
@@ -41,7 +41,7 @@ static int filter_attach(const struct egress *egress, int fd, uint32_t networks_
 		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, egress->resolver_count / 2),
 		BPF_STMT(BPF_RET | BPF_A, 0),
 		BPF_STMT(BPF_MISC | BPF_TXA, 0),
-		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, egress->first),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, egress->range4.first),
 		BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, EGRESS_BLOCK),
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, 1),
 		BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, networks_per_shard),
@@ -58,8 +58,8 @@ static int socket_open(const struct egress *egress, int type)
 {
 	const struct sockaddr_in at = { .sin_family = AF_INET,
 					.sin_port = htons(PORT_DNS),
-					.sin_addr.s_addr =
-						htonl(egress->first + EGRESS_ROUTER_ADDRESS) };
+					.sin_addr.s_addr = htonl(egress->range4.first +
+								 EGRESS_ROUTER_ADDRESS) };
 	const int on = 1, bytes = BUFFER_BYTES;
 	auto_close int fd = socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int r = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) < 0 ? -errno : 0;

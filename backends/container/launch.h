@@ -195,6 +195,7 @@ struct launch_request {
 	uint32_t egress_address; /* LAUNCH_EGRESS: the first of its four, in host byte order */
 	uint32_t shared_address; /* LAUNCH_SHARED: the number of struct guard_shared */
 	uint32_t reserved;
+	uint8_t egress_address6[16]; /* LAUNCH_EGRESS: the same of IPv6; zero: it has none */
 	/*
 	 * "" is root and asks no password file: its home is /root, or / without one. "1000:100"
 	 * asks it for a home only, which is / where it has none. "1000" and a name are looked up
@@ -242,5 +243,5 @@ struct launch_reply {
 	uint64_t rules_absent[LAUNCH_RULES_MAX / 64];
 };
 
-_Static_assert(sizeof(struct launch_request) == 184 + 128, "no padding");
+_Static_assert(sizeof(struct launch_request) == 200 + 128, "no padding");
 _Static_assert(sizeof(struct launch_reply) == 168 + 128, "no padding");

@@ -97,12 +97,8 @@ static long network_new(struct worker *w)
 	fd = r = TRY(NETNS, kernel_openat(LAUNCH_FD_PROC, "self/ns/net", O_RDONLY | O_CLOEXEC, 0));
 	if (fd >= 0 && w->order.request.flags & LAUNCH_SHARED)
 		r = shared_furnish(w);
-	if (r >= 0 && w->order.request.flags & LAUNCH_EGRESS) {
-		r = TRY(NETNS,
-			setting_write(w->sysctl_fd, "sys/net/ipv6/conf/default/disable_ipv6", "1"));
-		if (r >= 0)
-			r = egress_make(w, (int)fd);
-	}
+	if (r >= 0 && w->order.request.flags & LAUNCH_EGRESS)
+		r = egress_make(w, (int)fd);
 	network_leave(w);
 	if (r < 0 && fd >= 0)
 		(void)kernel_close((int)fd); /* it goes, and the link with it */

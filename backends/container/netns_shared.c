@@ -22,14 +22,16 @@ enum { PREFIX4 = 10, PREFIX6 = 64 };
 
 static long routes_add(struct worker *w)
 {
-	const uint32_t net4 = htonl(POLICY_SHARED_V4), net6[4] = { htonl(POLICY_SHARED_V6_0) };
+	const uint32_t first6[4] = { htonl(POLICY_SHARED_V6_0) };
+	const struct route_prefix all4 = route_prefix4(POLICY_SHARED_V4, PREFIX4);
+	const struct route_prefix all6 = route_prefix6((const uint8_t *)first6, PREFIX6);
 	long r, fd = TRY(NETNS, route_open());
 
 	if (fd < 0)
 		return fd;
-	r = TRY(NETNS, route_local_add((int)fd, "lo", &net4, PREFIX4, AF_INET));
+	r = TRY(NETNS, route_local_add((int)fd, "lo", &all4));
 	if (r >= 0)
-		r = TRY(NETNS, route_local_add((int)fd, "lo", net6, PREFIX6, AF_INET6));
+		r = TRY(NETNS, route_local_add((int)fd, "lo", &all6));
 	(void)kernel_close((int)fd); /* acknowledged */
 	return r;
 }

@@ -143,8 +143,7 @@ static void network_ask(struct network *network, enum launch_op op, enum team_cl
 	if (network_leads_out(network)) {
 		network->call.request.flags |= LAUNCH_EGRESS;
 		network->call.request.shared_address = network->first_address;
-		network->call.request.egress_address =
-			node_egress_address(network->in->owner->options.node, network->number);
+		node_egress_fill(network->in->owner->options.node, &network->call.request);
 	}
 	network->call.class = class;
 	network->call.takes_descriptor = op == LAUNCH_NETWORK_DROP;

@@ -58,7 +58,8 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 	if (r >= 0)
 		r = vault_open(&node->vault);
 	if (r >= 0 && options->egress_range)
-		r = egress_open(&node->egress, options->egress_range, options->instance);
+		r = egress_open(&node->egress, options->egress_range, options->egress6_range,
+				options->instance);
 	if (r >= 0 && options->egress_range && options->has_resolver)
 		r = egress_resolver_open(&node->egress, options->shards, options->slots_per_shard);
 	if (r < 0) {
@@ -258,7 +259,19 @@ uint32_t node_shards(const struct backend_node *node)
 
 uint32_t node_egress_address(const struct backend_node *node, uint32_t network)
 {
-	return egress_address(&node->egress, network);
+	return egress_address4(&node->egress, network);
+}
+
+bool node_egress_address6(const struct backend_node *node, uint32_t network, uint8_t ret[16])
+{
+	return egress_address6(&node->egress, network, ret);
+}
+
+void node_egress_fill(const struct backend_node *node, struct launch_request *request)
+{
+	request->egress_address = egress_address4(&node->egress, request->network);
+	/* Zero: by IPv4 alone. */
+	(void)egress_address6(&node->egress, request->network, request->egress_address6);
 }
 
 bool backend_resolver_take(struct backend_node *node, uint32_t shard, struct backend_resolver *ret)
@@ -266,8 +279,7 @@ bool backend_resolver_take(struct backend_node *node, uint32_t shard, struct bac
 	if (!node->egress.resolver_fds)
 		return false;
 	egress_resolver_take(&node->egress, shard, &ret->udp_fd, &ret->listen_fd);
-	ret->range_first = node->egress.first;
-	ret->range_bytes = node->egress.bytes;
+	ret->own_count = egress_own(&node->egress, ret->own);
 	return true;
 }
 

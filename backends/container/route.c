@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
+#include <linux/neighbour.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
@@ -27,6 +28,7 @@ struct message {
 		struct ifinfomsg link;
 		struct ifaddrmsg address;
 		struct rtmsg route;
+		struct ndmsg neighbour;
 		char bytes[MESSAGE_BYTES];
 	};
 };
@@ -94,20 +96,56 @@ long route_open(void)
 	return KERNEL_CALL(SYS_socket, AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 }
 
-long route_pair_make(int fd, const char *name, const char *peer, int peer_ns_fd)
+struct route_prefix route_prefix4(uint32_t address, uint8_t bits)
+{
+	const uint32_t number = htonl(address);
+	struct route_prefix prefix = { .family = AF_INET, .bits = bits };
+
+	memcpy(prefix.address, &number, sizeof number);
+	return prefix;
+}
+
+struct route_prefix route_prefix6(const uint8_t address[16], uint8_t bits)
+{
+	struct route_prefix prefix = { .family = AF_INET6, .bits = bits };
+
+	memcpy(prefix.address, address, sizeof prefix.address);
+	return prefix;
+}
+
+struct route_end route_end_of(const char *name, uint8_t which, uint32_t number)
+{
+	/* Locally administered. */
+	struct route_end end = { .mac = { 0x02, which, (uint8_t)(number >> 24),
+					  (uint8_t)(number >> 16), (uint8_t)(number >> 8),
+					  (uint8_t)number } };
+
+	memcpy(end.name, name, strnlen(name, sizeof end.name - 1));
+	return end;
+}
+
+static uint32_t address_bytes(const struct route_prefix *prefix)
+{
+	return prefix->family == AF_INET ? 4 : 16;
+}
+
+long route_pair_make(int fd, const struct route_end *here, const struct route_end *there,
+		     int there_ns_fd)
 {
 	const struct ifinfomsg none = { .ifi_family = AF_UNSPEC };
 	struct rtattr *info, *data, *other;
 	struct message m;
 
 	message_begin(&m, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof m.link);
-	name_add(&m, name);
+	name_add(&m, here->name);
+	attribute_add(&m, IFLA_ADDRESS, here->mac, sizeof here->mac);
 	info = attribute_add(&m, IFLA_LINKINFO, NULL, 0);
 	attribute_add(&m, IFLA_INFO_KIND, "veth", 4);
 	data = attribute_add(&m, IFLA_INFO_DATA, NULL, 0);
 	other = attribute_add(&m, VETH_INFO_PEER, &none, sizeof none);
-	name_add(&m, peer);
-	attribute_add(&m, IFLA_NET_NS_FD, &peer_ns_fd, sizeof peer_ns_fd);
+	name_add(&m, there->name);
+	attribute_add(&m, IFLA_ADDRESS, there->mac, sizeof there->mac);
+	attribute_add(&m, IFLA_NET_NS_FD, &there_ns_fd, sizeof there_ns_fd);
 	nest_end(&m, other);
 	nest_end(&m, data);
 	nest_end(&m, info);
@@ -181,42 +219,65 @@ long route_link_delete(int fd, const char *name)
 	return message_send(fd, &m);
 }
 
-long route_address_add(int fd, const char *name, uint32_t address, uint8_t prefix)
+long route_address_add(int fd, const char *name, const struct route_prefix *own)
 {
-	const uint32_t own = htonl(address);
+	const uint32_t flags = IFA_F_NODAD; /* nobody else is on the link: it is there at once */
 	long index = index_of(fd, name);
 	struct message m;
 
 	if (index < 0)
 		return index;
 	message_begin(&m, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, sizeof m.address);
-	m.address.ifa_family = AF_INET;
-	m.address.ifa_prefixlen = prefix;
+	m.address.ifa_family = (unsigned char)own->family;
+	m.address.ifa_prefixlen = own->bits;
 	m.address.ifa_index = (uint32_t)index;
-	attribute_add(&m, IFA_LOCAL, &own, sizeof own);
-	attribute_add(&m, IFA_ADDRESS, &own, sizeof own);
+	attribute_add(&m, IFA_LOCAL, own->address, address_bytes(own));
+	attribute_add(&m, IFA_ADDRESS, own->address, address_bytes(own));
+	if (own->family == AF_INET6)
+		attribute_add(&m, IFA_FLAGS, &flags, sizeof flags);
 	return message_send(fd, &m);
 }
 
-long route_via_add(int fd, uint32_t destination, uint8_t prefix, uint32_t gateway)
+long route_neighbour_add(int fd, const char *name, const struct route_prefix *who,
+			 const uint8_t mac[ROUTE_MAC_BYTES])
 {
-	const uint32_t to = htonl(destination), via = htonl(gateway);
+	long index = index_of(fd, name);
 	struct message m;
 
-	message_begin(&m, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof m.route);
-	m.route.rtm_family = AF_INET;
-	m.route.rtm_table = RT_TABLE_MAIN;
-	m.route.rtm_protocol = RTPROT_STATIC;
-	m.route.rtm_scope = RT_SCOPE_UNIVERSE;
-	m.route.rtm_type = RTN_UNICAST;
-	m.route.rtm_dst_len = prefix; /* 0: everywhere */
-	if (prefix)
-		attribute_add(&m, RTA_DST, &to, sizeof to);
-	attribute_add(&m, RTA_GATEWAY, &via, sizeof via);
+	if (index < 0)
+		return index;
+	message_begin(&m, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_EXCL, sizeof m.neighbour);
+	m.neighbour.ndm_family = (unsigned char)who->family;
+	m.neighbour.ndm_ifindex = (int)index;
+	m.neighbour.ndm_state = NUD_PERMANENT;
+	attribute_add(&m, NDA_DST, who->address, address_bytes(who));
+	attribute_add(&m, NDA_LLADDR, mac, ROUTE_MAC_BYTES);
 	return message_send(fd, &m);
 }
 
-long route_local_add(int fd, const char *name, const void *address, uint8_t prefix, int family)
+static void route_begin(struct message *m, const struct route_prefix *to)
+{
+	message_begin(m, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof m->route);
+	m->route.rtm_family = (unsigned char)to->family;
+	m->route.rtm_protocol = RTPROT_STATIC;
+	m->route.rtm_dst_len = to->bits;
+	if (to->bits) /* else everywhere */
+		attribute_add(m, RTA_DST, to->address, address_bytes(to));
+}
+
+long route_via_add(int fd, const struct route_prefix *to, const struct route_prefix *gateway)
+{
+	struct message m;
+
+	route_begin(&m, to);
+	m.route.rtm_table = RT_TABLE_MAIN;
+	m.route.rtm_scope = RT_SCOPE_UNIVERSE;
+	m.route.rtm_type = RTN_UNICAST;
+	attribute_add(&m, RTA_GATEWAY, gateway->address, address_bytes(gateway));
+	return message_send(fd, &m);
+}
+
+long route_local_add(int fd, const char *name, const struct route_prefix *own)
 {
 	long index = index_of(fd, name);
 	struct message m;
@@ -225,14 +286,10 @@ long route_local_add(int fd, const char *name, const void *address, uint8_t pref
 	if (index < 0)
 		return index;
 	link = (uint32_t)index;
-	message_begin(&m, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, sizeof m.route);
-	m.route.rtm_family = (unsigned char)family;
-	m.route.rtm_dst_len = prefix;
+	route_begin(&m, own);
 	m.route.rtm_table = RT_TABLE_LOCAL;
-	m.route.rtm_protocol = RTPROT_STATIC;
 	m.route.rtm_scope = RT_SCOPE_HOST;
 	m.route.rtm_type = RTN_LOCAL;
-	attribute_add(&m, RTA_DST, address, family == AF_INET ? 4 : 16);
 	attribute_add(&m, RTA_OIF, &link, sizeof link);
 	return message_send(fd, &m);
 }

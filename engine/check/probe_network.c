@@ -1,8 +1,10 @@
 /*
- * Can sandboxes have a way out: veth pairs, and nft with address translation. Called by check.c in
- * a process of its own; everything happens in a network namespace that dies with it.
+ * Can sandboxes have a way out: veth pairs, and nft with address translation, of both families.
+ * Called by check.c in a process of its own; everything happens in a network namespace that dies
+ * with it.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -96,6 +98,37 @@ static void egress_probe(const struct check_context *context, struct check_resul
 						 "nft: the kernel took no rules with masquerade");
 }
 
+/* What the router of IPv6 needs beside; the host's setting is an operator's to change. */
+static void egress6_probe(const struct check_context *context, struct check_result *result)
+{
+	static const char rules[] = "table inet t { chain c { type nat hook postrouting priority "
+				    "100; meta nfproto ipv6 ip6 saddr fd00::/8 masquerade; }; "
+				    "chain p { type filter hook prerouting priority -150; meta "
+				    "nfproto ipv6 fib saddr . iif oif missing drop; }; }\n";
+	auto_close int fd = open("/proc/sys/net/ipv6/conf/all/forwarding", O_RDONLY | O_CLOEXEC);
+	char forwards = '0';
+	int r;
+
+	(void)context;
+	if (fd < 0 || read(fd, &forwards, 1) != 1) {
+		check_missing(result, "the kernel has no IPv6");
+		return;
+	}
+	if (unshare(CLONE_NEWNET) < 0) {
+		check_failed(result, "network namespace");
+		return;
+	}
+	r = nft_run(rules);
+	if (r != 0)
+		check_missing(result, r == 127 ? "there is no nft" :
+						 "nft: the kernel took no rules of IPv6 with "
+						 "masquerade and fib");
+	else if (forwards == '0')
+		check_degraded(result, "net.ipv6.conf.all.forwarding is 0: --egress6 is refused");
+	else
+		check_ok(result, "nft took rules of IPv6, and the host forwards it");
+}
+
 /* Says who would be asked. Whether it answers only a question would tell, and none leaves here. */
 static void names_probe(const struct check_context *context, struct check_result *result)
 {
@@ -114,6 +147,8 @@ static void names_probe(const struct check_context *context, struct check_result
 const struct check_probe check_network_probes[] = {
 	{ "egress", false, 0, egress_probe, "no sandboxes with a way out (dsecd --egress)",
 	  "apt-get install nftables; modprobe veth nf_tables nft_masq nft_ct" },
+	{ "egress6", false, 0, egress6_probe, "no way out by IPv6 (dsecd --egress6)",
+	  "sysctl -w net.ipv6.conf.all.forwarding=1; modprobe nft_masq nft_fib_inet nft_fib_ipv6" },
 	{ "names", false, 0, names_probe, "policies with host names are refused",
 	  "dsecd --dns-upstream ADDR[:PORT]" },
 	{ 0 },

@@ -343,7 +343,7 @@ void answer_learn(struct asker *asker, const struct dns_question *question,
 
 	for (uint32_t i = 0; name && i < answer->count; i++) {
 		struct dns_address *address = &answer->addresses[i];
-		const uint32_t rule = sieve_rule(address->address, &asker->in->range);
+		const uint32_t rule = sieve_rule(address->address, &asker->in->own);
 		int r;
 
 		if (rule) {
@@ -400,6 +400,16 @@ static int resolver_fill(struct resolver *resolver, const struct shard *shard)
 	return r < 0 ? r : resolver->by_address && resolver->by_cgroup ? 0 : -ENOMEM;
 }
 
+static void own_take(struct sieve_own *own, const struct backend_resolver *from)
+{
+	_Static_assert((int)SIEVE_PREFIXES_MAX == (int)BACKEND_PREFIXES_MAX, "all");
+	own->count = from->own_count;
+	for (uint32_t i = 0; i < from->own_count; i++) {
+		own->prefixes[i].bits = from->own[i].bits;
+		memcpy(own->prefixes[i].first, from->own[i].first, sizeof from->own[i].first);
+	}
+}
+
 int resolver_open(struct shard *shard)
 {
 	struct backend_resolver sockets;
@@ -418,12 +428,12 @@ int resolver_open(struct shard *shard)
 	*resolver = (struct resolver){
 		.shard = shard,
 		.upstreams = shard->node->upstreams,
-		.range = { sockets.range_first, sockets.range_bytes },
 		.udp_fd = sockets.udp_fd,
 		.listen_fd = sockets.listen_fd,
 		.poll.done = datagrams_come,
 		.accept.done = stream_comes,
 	};
+	own_take(&resolver->own, &sockets);
 	shard->resolver = resolver;
 	r = resolver_fill(resolver, shard);
 	if (r < 0)

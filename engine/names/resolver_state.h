@@ -83,7 +83,7 @@ struct question {
 struct resolver {
 	struct shard *shard;
 	const struct upstreams *upstreams;
-	struct sieve_range range;
+	struct sieve_own own;
 	int udp_fd, listen_fd;
 	struct io_op poll, accept;
 	struct pool questions, streams;

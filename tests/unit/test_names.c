@@ -296,8 +296,24 @@ Test(names, no_name_may_have_an_address_of_this_machine_its_neighbours_or_a_clou
 		{ "2002:a9fe:a9fe::1", POLICY_RULE_METADATA_ADDRESS },
 		{ "::127.0.0.1", POLICY_RULE_NEIGHBOUR },
 		{ "64:ff9b::192.0.2.1", 0 },
+		{ "64:ff9b:1::169.254.169.254", POLICY_RULE_METADATA_ADDRESS },
+		{ "10.64.0.1", POLICY_RULE_NEIGHBOUR },
+		{ "10.128.0.1", 0 },
+		{ "fd5e:ec::1", POLICY_RULE_NEIGHBOUR },
+		{ "fd5e:ec:0:1::1", 0 },
+		{ "fd00:d5ec:0:8::1", POLICY_RULE_NEIGHBOUR },
+		{ "fd00:d5ec:0:f::1", POLICY_RULE_NEIGHBOUR },
+		{ "fd00:d5ec:0:10::1", 0 },
 	};
-	const struct sieve_range own = { .first = 0x0ac80000, .bytes = 1 << 16 };
+	const struct sieve_own own = {
+		.prefixes = {
+			{ { [10] = 0xff, 0xff, 10, 200 }, 112 },
+			{ { [10] = 0xff, 0xff, 10, 64 }, 106 },
+			{ { 0xfd, 0x5e, 0x00, 0xec }, 64 },
+			{ { 0xfd, 0x00, 0xd5, 0xec, 0, 0, 0, 0x08 }, 61 },
+		},
+		.count = 4,
+	};
 
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
 		uint8_t address[16] = { [10] = 0xff, [11] = 0xff };

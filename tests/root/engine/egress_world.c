@@ -28,23 +28,38 @@ bool run(const char *command)
 	return status == 0;
 }
 
+union address {
+	struct sockaddr any;
+	struct sockaddr_in four;
+	struct sockaddr_in6 six;
+};
+
 /* Says to whoever connects where they come from. */
 static void server_run(const char *address, unsigned short port)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port) }, from;
-	int server = socket(AF_INET, SOCK_STREAM, 0), client;
+	const bool is_six = strchr(address, ':');
+	const socklen_t whole = is_six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	union address at = { .any.sa_family = is_six ? AF_INET6 : AF_INET }, from;
+	int server = socket(at.any.sa_family, SOCK_STREAM, 0), client;
 	const int on = 1;
-	char text[64];
+	char text[64], name[INET6_ADDRSTRLEN];
 
-	(void)inet_pton(AF_INET, address, &at.sin_addr); /* ours */
+	at.four.sin_port = htons(port); /* where the other's is */
+	(void)inet_pton(at.any.sa_family, address,
+			is_six ? (void *)&at.six.sin6_addr : &at.four.sin_addr); /* ours */
 	(void)setsockopt(server, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	if (bind(server, (struct sockaddr *)&at, sizeof at) < 0 || listen(server, 16) < 0)
+	if (is_six)
+		(void)setsockopt(server, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+	if (bind(server, &at.any, whole) < 0 || listen(server, 16) < 0)
 		_exit(1);
 	for (;;) {
 		socklen_t bytes = sizeof from;
 
-		client = accept(server, (struct sockaddr *)&from, &bytes);
-		(void)snprintf(text, sizeof text, "from %s\n", inet_ntoa(from.sin_addr));
+		client = accept(server, &from.any, &bytes);
+		(void)inet_ntop(at.any.sa_family,
+				is_six ? (void *)&from.six.sin6_addr : &from.four.sin_addr, name,
+				sizeof name); /* fits */
+		(void)snprintf(text, sizeof text, "from %s\n", name);
 		(void)!write(client, text, strlen(text)); /* who connected sees what comes */
 		(void)close(client);
 	}
@@ -89,7 +104,7 @@ static pid_t internet_start(void)
 
 bool world_make(pid_t *ret_internet)
 {
-	char command[512];
+	char command[1024];
 
 	if (unshare(CLONE_NEWNET) < 0)
 		return false;
@@ -99,14 +114,20 @@ bool world_make(pid_t *ret_internet)
 	(void)snprintf(command, sizeof command,
 		       "set -e; i=%d; ip link set lo up\n"
 		       "ip link add up0 type veth peer name in0 netns $i\n"
-		       "ip addr add " HOST "/24 dev up0; ip link set up0 up\n"
+		       "ip addr add " HOST "/24 dev up0\n"
+		       "ip addr add " HOST6 "/64 dev up0 nodad; ip link set up0 up\n"
 		       "nsenter -t $i -n sh -ec 'ip link set lo up\n"
-		       "ip addr add 198.51.100.1/24 dev in0; ip link set in0 up\n"
+		       "ip addr add 198.51.100.1/24 dev in0\n"
+		       "ip addr add 2001:db8:1::1/64 dev in0 nodad; ip link set in0 up\n"
+		       "for a in " INTERNET6 " " OTHER6 " fd00:ec2::254 64:ff9b::a9fe:a9fe "
+		       "64:ff9b:1::a9fe:a9fe 64:ff9b:1::6464:64c8 2002:a9fe:a9fe::1 "
+		       "64:ff9b::cb00:710a; do ip addr add $a/128 dev lo nodad; done\n"
 		       "for a in " INTERNET " " OTHER " " NAMES
 		       " 169.254.169.254 100.100.100.200 168.63.129.16; do\n"
 		       "ip addr add $a/32 dev lo; done'\n"
 		       "ip route add default via 198.51.100.1\n"
-		       "sysctl -qw net.ipv4.ip_forward=1\n",
+		       "ip route add default via 2001:db8:1::1\n"
+		       "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1\n",
 		       *ret_internet);
 	return run(command);
 }

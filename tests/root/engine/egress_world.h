@@ -10,6 +10,11 @@
 #define NAMES	 "203.0.113.53" /* where names are asked */
 #define RANGE	 "10.200.0.0/16"
 
+#define HOST6	  "2001:db8:1::2"
+#define INTERNET6 "2001:db8:2::10"
+#define OTHER6	  "2001:db8:2::20"
+#define RANGE6	  "fd00:d5ec::/64"
+
 /* A shell's command; what it fails with is noted. */
 bool run(const char *command);
 /* The calling process is the host from here on. */

@@ -6,7 +6,7 @@
  *	sum WHERE PORT			tells who connects length and hash of what it sent
  *	pour WHERE PORT BYTES		sends that many bytes and their hash, and ends
  *	reach ADDRESS PORT		who is there: "open", or the error
- *	send ADDRESS PORT		one datagram
+ *	send ADDRESS PORT [TEXT [FROM]]	one datagram, as if from there
  *	sweep PORT COUNT		how many of the first COUNT addresses of `shared` are
  *					"open", "denied" or "other", IPv4 and IPv6 together
  *	hog				binds ports until it gets no more, says how many, keeps them
@@ -182,14 +182,21 @@ static void reach(const char *text, uint16_t port)
 	printf("%s\n", connect(fd, &address.any, bytes) < 0 ? strerror(errno) : "open");
 }
 
-static void send_one(const char *text, uint16_t port)
+static void send_one(char **argv, int argc)
 {
+	const char *text = argc > 4 ? argv[4] : "x";
 	socklen_t bytes;
-	union address address = address_of(text, port, &bytes);
+	union address address = address_of(argv[2], (uint16_t)atoi(argv[3]), &bytes), from;
 	int fd = socket(address.any.sa_family, SOCK_DGRAM, 0);
+	const int on = 1;
 
 	must(fd, "socket");
-	must(sendto(fd, "x", 1, 0, &address.any, bytes), "send");
+	if (argc > 5) {
+		from = address_of(argv[5], 0, &bytes);
+		must(setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &on, sizeof on), "free");
+		must(bind(fd, &from.any, bytes), "bind");
+	}
+	must(sendto(fd, text, strlen(text), 0, &address.any, bytes), "send");
 }
 
 static int connect_errno(const char *text, uint16_t port)
@@ -273,7 +280,7 @@ int main(int argc, char **argv)
 	else if (argc > 3 && strcmp(argv[1], "reach") == 0)
 		reach(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc > 3 && strcmp(argv[1], "send") == 0)
-		send_one(argv[2], (uint16_t)atoi(argv[3]));
+		send_one(argv, argc);
 	else if (argc > 3)
 		serve(argv, argc);
 	else

@@ -18,8 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dsec/policies.h"
 #include "engine/base/cleanup.h"
+#include "tests/root/engine/egress_client.h"
+#include "tests/root/engine/egress_six.h"
 #include "tests/root/engine/egress_world.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
@@ -33,29 +34,6 @@ enum { SKIPPED = 77 };
 static struct dsec_id egress_make(struct dsec *d)
 {
 	return networked_make(d, DSEC_NETWORK_EGRESS_UNPOLICED);
-}
-
-/* What it reads there; "" when nothing answers. */
-static bool answers(struct dsec *d, struct dsec_id id, const char *address, int port,
-		    const char *expected)
-{
-	char script[160];
-
-	(void)snprintf(script, sizeof script, "nc -w 2 %s %d </dev/null 2>/dev/null; :", address,
-		       port);
-	auto_ran struct ran ran = shell_run(d, id, script);
-
-	return ran_wrote(&ran, 1, expected, strlen(expected));
-}
-
-static bool reads(struct dsec *d, struct dsec_id id, const char *address, int port,
-		  const char *expected)
-{
-	bool same = answers(d, id, address, port, expected);
-
-	if (!same)
-		note("%s port %d: not \"%s\"", address, port, expected);
-	return same;
 }
 
 static bool own_address(struct dsec *d, struct dsec_id id, char ret[static 32])
@@ -122,22 +100,10 @@ static void what_goes_through_the_way_out_is_counted(struct engine *e)
 
 static void neither_host_nor_metadata_nor_neighbours_are_reached(struct engine *e)
 {
-	static const char *const closed[] = {
-		HOST,
-		"10.200.0.1",
-		"10.200.0.2",
-		"169.254.169.254",
-		"100.100.100.200",
-		"168.63.129.16",
-		"0.0.0.0",
-		"0251.0376.0251.0376",
-		"2852039166",
-		"fd00:ec2::254",
-		"::ffff:169.254.169.254",
-		"224.0.0.1",
-		"255.255.255.255",
-		"10.200.255.254",
-	};
+	static const char closed[] = HOST
+		" 10.200.0.1 10.200.0.2 169.254.169.254 100.100.100.200 168.63.129.16 "
+		"0.0.0.0 0251.0376.0251.0376 2852039166 ::ffff:169.254.169.254 224.0.0.1 "
+		"255.255.255.255 10.200.255.254";
 	struct dsec_id id = egress_make(e->d), neighbour = egress_make(e->d);
 	static const char listen[] = "nc -ll -p 80 -e echo hello >/dev/null 2>&1 & sleep 600";
 	const struct command c = SH(listen);
@@ -149,8 +115,7 @@ static void neither_host_nor_metadata_nor_neighbours_are_reached(struct engine *
 		expect(reads(e->d, neighbour, address, 80, "hello\n"));
 		expect(reads(e->d, id, address, 80, ""));
 	}
-	for (unsigned i = 0; i < sizeof closed / sizeof *closed; i++)
-		expect(reads(e->d, id, closed[i], 80, ""));
+	expect(reads_none(e->d, id, closed));
 	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
 	sandbox_end(e->d, id);
 	sandbox_end(e->d, neighbour);
@@ -297,67 +262,15 @@ static void a_private_network_beside_it_has_no_way_out(struct engine *e)
 
 /* ---- by a policy ---- */
 
-static bool policy_put(struct dsec *d, const char *document)
-{
-	const struct dsec_policy_opts opts = { .size = sizeof opts,
-					       .verb = DSEC_POLICY_LOAD,
-					       .document = { document, strlen(document) } };
-
-	return expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
-}
-
-static const char out_document[] = "name: out\nphases: {verify: in}\n"
-				   "network:\n  mode: shared\n  egress:\n"
-				   "    allow: [203.0.113.0/24 tcp/80, 169.254.0.0/16]\n"
-				   "    deny: [" OTHER "]\n";
-
-static struct dsec_create_opts out_opts(void)
-{
-	struct dsec_create_opts opts = create_opts(1);
-
-	opts.network = DSEC_NETWORK_PRIVATE;
-	opts.policy = "out";
-	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
-	return opts;
-}
-
-static struct dsec_id out_make(struct dsec *d, uint32_t network)
-{
-	struct dsec_create_opts opts = out_opts();
-	struct dsec_id id = { 0 };
-
-	opts.network = network;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
-}
-
-static bool policies_put(struct engine *e)
-{
-	return policy_put(e->d, "name: in\nnetwork: {mode: shared}\n") &&
-	       policy_put(e->d, out_document);
-}
-
 static void leads_where_it_allows(struct engine *e, uint32_t network)
 {
-	static const struct {
-		const char *address;
-		int port;
-	} closed[] = {
-		{ INTERNET, 81 },	   { OTHER, 80 },
-		{ "169.254.169.254", 80 }, { "::ffff:169.254.169.254", 80 },
-		{ "100.100.100.200", 80 }, { HOST, 80 },
-		{ "10.200.0.1", 80 },	   { "10.64.0.1", 80 },
-	};
+	static const char closed[] = OTHER " 169.254.169.254 ::ffff:169.254.169.254 "
+					   "100.100.100.200 " HOST " 10.200.0.1 10.64.0.1";
 	struct dsec_id id = out_make(e->d, network);
 
 	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
-	for (unsigned i = 0; i < sizeof closed / sizeof *closed; i++)
-		expect(reads(e->d, id, closed[i].address, closed[i].port, ""));
+	expect(reads(e->d, id, INTERNET, 81, ""));
+	expect(reads_none(e->d, id, closed));
 	auto_ran struct ran ran = shell_run(e->d, id, ":");
 
 	expect(ran_exited(&ran, 0) && !(ran.result->flags & DSEC_RESULT_UNPOLICED));
@@ -373,22 +286,6 @@ static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
 	sandbox_end(e->d, out_make(e->d, DSEC_NETWORK_SHARED));
 	engine_baseline(e);
 	leads_where_it_allows(e, DSEC_NETWORK_SHARED);
-}
-
-static struct dsec_inspected inspected_now(struct dsec *d, struct dsec_id id)
-{
-	int64_t ticket = dsec_inspect(d, NULL, id);
-	struct dsec_inspected seen = { 0 };
-	struct dsec_event *event;
-	bool last = false;
-
-	while (!last && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
-		last = event->flags & DSEC_LAST;
-		if (expect(event->body))
-			seen = *(const struct dsec_inspected *)event->body;
-		dsec_event_free(event);
-	}
-	return seen;
 }
 
 static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
@@ -407,8 +304,8 @@ static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
 	if (!expect(made.created == 1))
 		return;
 	expect(reads(e->d, made.ids[0], INTERNET, 80, "from " HOST "\n"));
-	expect(reads(e->d, made.ids[0], INTERNET, 81, "from " HOST "\n"));
-	expect(reads(e->d, made.ids[0], INTERNET, 80, ""));
+	expect(reads(e->d, made.ids[0], INTERNET6, 81, "from " HOST6 "\n"));
+	expect(reads(e->d, made.ids[0], INTERNET6, 80, ""));
 	expect(reads(e->d, made.ids[0], INTERNET, 82, ""));
 	seen = inspected_now(e->d, made.ids[0]);
 	expect(seen.egress.connections == 2 && seen.egress.capped == 1);
@@ -416,7 +313,8 @@ static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
 	for (uint32_t i = 0; i < seen.egress.flow_count && i < 2; i++) {
 		const struct dsec_flow *flow = &seen.egress.flows[i];
 
-		expect(flow->address[12] == 203 && flow->port >= 80 && flow->port <= 81);
+		expect(flow->port == 80 ? flow->address[12] == 203 : flow->address[0] == 0x20);
+		expect(flow->port >= 80 && flow->port <= 81);
 		expect(flow->protocol == IPPROTO_TCP && flow->rule == 1 && flow->bytes > 100);
 	}
 	usage = usage_now(e->d, made.ids[0]);
@@ -435,10 +333,11 @@ static void nothing_of_a_way_out_is_passed_on(struct engine *e)
 		struct dsec_id id =
 			out_make(e->d, i % 2 ? DSEC_NETWORK_SHARED : DSEC_NETWORK_PRIVATE);
 
-		expect(reads(e->d, id, INTERNET, 81, ""));
+		expect(reads(e->d, id, i % 3 ? INTERNET : INTERNET6, 81, ""));
 		sandbox_end(e->d, id);
 		id = egress_make(e->d);
 		expect(reads(e->d, id, INTERNET, 81, "from " HOST "\n"));
+		expect(reads(e->d, id, INTERNET6, 81, "from " HOST6 "\n"));
 		sandbox_end(e->d, id);
 	}
 	opts.network = DSEC_NETWORK_EGRESS_UNPOLICED;
@@ -459,7 +358,7 @@ static void a_phase_whose_policy_has_no_way_out_leads_nowhere(struct engine *e)
 	id = out_make(e->d, DSEC_NETWORK_SHARED);
 	expect(reads(e->d, id, INTERNET, 80, "from " HOST "\n"));
 	expect(ticket_end(e->d, dsec_phase(e->d, NULL, id, &opts)).code == DSEC_OK);
-	expect(reads(e->d, id, INTERNET, 80, ""));
+	expect(reads_none(e->d, id, INTERNET " " INTERNET6));
 	expect(reads(e->d, id, INTERNET, 81, ""));
 	sandbox_end(e->d, id);
 }
@@ -496,31 +395,48 @@ static void without_the_option_it_is_refused_with_the_remedy(struct engine *e)
 	expect(strstr(made.last.detail, "--egress"));
 }
 
+/* A dsecd of its own, which ends at once and says why. */
+static bool refuses(const char *options, const char *cause)
+{
+	char command[512];
+
+	(void)snprintf(
+		command, sizeof command,
+		"l=/tmp/dsec-egress-%d.log; timeout 20 '%s' --instance egress-refused-%d "
+		"--images /tmp --sandboxes-max 16 %s >$l 2>&1; r=$?; [ $r = 1 -o $r = 2 ] && "
+		"grep -q '%s' $l; r=$?; [ $r = 0 ] || cat $l; rm -f $l; exit $r",
+		getpid(), DSECD_PATH, getpid(), options, cause);
+	return run(command);
+}
+
 static void a_range_that_cannot_be_is_refused_with_the_cause(struct engine *e)
 {
 	static const struct {
-		const char *range, *cause;
+		const char *options, *cause;
 	} cases[] = {
-		{ "198.51.0.0/16", "a route of this host lies in it" },
-		{ "10.200.0.1/16", "a range is wanted" },
-		{ "10.200.0.0", "a range is wanted" },
-		{ "10.200.0.0/30", "a range is wanted" },
-		{ "fd00::/16", "a range is wanted" },
+		{ "--egress 198.51.0.0/16", "a route of this host lies in it" },
+		{ "--egress 10.200.0.1/16", "a range is wanted" },
+		{ "--egress 10.200.0.0", "a range is wanted" },
+		{ "--egress 10.200.0.0/30", "a range is wanted" },
+		{ "--egress fd00::/16", "a range is wanted" },
+		{ "--egress 10.0.0.0/8", "addresses of network shared" },
+		{ "--egress " RANGE " --egress6 2001:db8::/64", "a private range is wanted" },
+		{ "--egress " RANGE " --egress6 fd00:d5ec::1/64", "a private range is wanted" },
+		{ "--egress " RANGE " --egress6 fd00:d5ec::/120", "a private range is wanted" },
+		{ "--egress " RANGE " --egress6 10.201.0.0/16", "a private range is wanted" },
+		{ "--egress " RANGE " --egress6 fd5e:ec::/48", "addresses of network shared" },
+		{ "--egress " RANGE " --egress6 fd00:9::/48", "a route of this host lies in it" },
+		{ "--egress6 " RANGE6, "it is beside --egress RANGE" },
 	};
 
-	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-		char command[512];
-
-		(void)snprintf(command, sizeof command,
-			       "timeout 20 '%s' --instance egress-refused-%d --images /tmp "
-			       "--sandboxes-max 16 --egress %s >/tmp/dsec-egress-%d.log 2>&1; "
-			       "[ $? = 1 ] || exit 1; "
-			       "grep -q '%s' /tmp/dsec-egress-%d.log; r=$?; "
-			       "rm -f /tmp/dsec-egress-%d.log; exit $r",
-			       DSECD_PATH, getpid(), cases[i].range, getpid(), cases[i].cause,
-			       getpid(), getpid());
-		expect(run(command));
-	}
+	expect(run("ip route add fd00:9:0:7::/64 dev lo"));
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
+		expect(refuses(cases[i].options, cases[i].cause));
+	expect(run("ip route del fd00:9:0:7::/64 dev lo; "
+		   "sysctl -qw net.ipv6.conf.all.forwarding=0"));
+	expect(refuses("--egress " RANGE " --egress6 " RANGE6,
+		       "sysctl -w net.ipv6.conf.all.forwarding=1"));
+	expect(run("sysctl -qw net.ipv6.conf.all.forwarding=1"));
 	(void)e; /* it goes on beside */
 }
 
@@ -536,9 +452,15 @@ static const struct claim claims[] = {
 	CLAIM(caps_hold_and_what_went_out_is_shown_by_place),
 	CLAIM(nothing_of_a_way_out_is_passed_on),
 	CLAIM(a_phase_whose_policy_has_no_way_out_leads_nowhere),
+	CLAIM(IPv6_leads_out_and_the_internet_sees_the_hosts_address),
+	CLAIM(a_source_of_IPv6_that_is_not_its_own_never_leaves),
+	CLAIM(neither_host_nor_metadata_nor_neighbours_are_reached_by_IPv6),
+	CLAIM(nothing_of_IPv6_can_be_changed_inside_and_no_router_speaks_up),
+	CLAIM(a_policy_leads_by_IPv6_where_it_allows_and_nowhere_else),
 };
 
 static const struct claim claims_hurt[] = {
+	CLAIM(where_there_is_no_range_of_IPv6_it_leads_nowhere),
 	CLAIM(an_engine_that_died_is_swept_and_the_next_one_leads_out),
 };
 
@@ -548,10 +470,12 @@ static const struct claim claims_off[] = {
 	CLAIM(a_range_that_cannot_be_is_refused_with_the_cause),
 };
 
-static const char *const arguments[] = { "--egress", RANGE, "--services", SERVICES_PATH, NULL };
+static const char *const arguments[] = { "--egress",   RANGE,	      "--egress6", RANGE6,
+					 "--services", SERVICES_PATH, NULL };
+static const char *const arguments4[] = { "--egress", RANGE, NULL };
 static const struct suite suites[] = {
 	SUITE("egress", claims, .arguments = arguments),
-	SUITE("egress of a dead engine", claims_hurt, .arguments = arguments, .is_hurt = true),
+	SUITE("egress of a dead engine", claims_hurt, .arguments = arguments4, .is_hurt = true),
 	SUITE("no egress", claims_off),
 };
 
@@ -564,8 +488,19 @@ static bool host_is_clean(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const cloud[] = { INTERNET, OTHER, "169.254.169.254", "100.100.100.200",
-					     "168.63.129.16" };
+	static const char *const cloud[] = { INTERNET,
+					     OTHER,
+					     "169.254.169.254",
+					     "100.100.100.200",
+					     "168.63.129.16",
+					     INTERNET6,
+					     OTHER6,
+					     "fd00:ec2::254",
+					     "64:ff9b::a9fe:a9fe",
+					     "64:ff9b:1::a9fe:a9fe",
+					     "64:ff9b:1::6464:64c8",
+					     "2002:a9fe:a9fe::1",
+					     "64:ff9b::cb00:710a" };
 	pid_t internet;
 	int status;
 
@@ -579,7 +514,10 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < sizeof cloud / sizeof *cloud; i++)
 		(void)server_start(internet, cloud[i], 80);
 	(void)server_start(internet, INTERNET, 81);
+	(void)server_start(internet, INTERNET6, 81);
 	(void)server_start(0, "0.0.0.0", 80);
+	(void)server_start(0, "::", 80);
+	six_begin(internet);
 	status = suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
 	if (!host_is_clean())
 		status = 1;

@@ -344,7 +344,7 @@ static void room_told(void *context, const struct policy_violation *v)
 
 Test(shared, connections_hold_bytes_until_they_end_and_have_a_cap_that_is_told)
 {
-	const struct guard_shared what = { 3, 512, ROOM_DATAGRAMS, ROOM, false };
+	const struct guard_shared what = { 3, 512, ROOM_DATAGRAMS, ROOM, false, false };
 	struct guard_violations *stream;
 	uint32_t hooks = 0;
 	int r;
@@ -485,9 +485,9 @@ Test(shared, a_port_is_counted_where_it_was_taken_and_until_its_socket_ends)
 Test(shared, it_ends_with_network_set_and_is_refused_when_wrong)
 {
 	const struct guard_shared wrong[] = {
-		{ 0, 1, 1, 1, false }, { GUARD_SHARED_ADDRESSES, 1, 1, 1, false },
-		{ 1, 0, 1, 1, false }, { 1, 1, 0, 1, false },
-		{ 1, 1, 1, 0, true },
+		{ 0, 1, 1, 1, false, false }, { GUARD_SHARED_ADDRESSES, 1, 1, 1, false, false },
+		{ 1, 0, 1, 1, false, false }, { 1, 1, 0, 1, false, false },
+		{ 1, 1, 1, 0, true, true },
 	};
 	struct guard_shared_counts counts;
 
