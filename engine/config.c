@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "dsec/ring.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/config_tenant.h"
@@ -29,7 +30,7 @@ enum option_type {
 	OPTION_LARGE,	/* uint64_t without a unit */
 	OPTION_SECONDS, /* uint32_t, suffix s m h d */
 	OPTION_MODE,	/* uint32_t, octal */
-	OPTION_LEVEL,	/* enum log_level by name */
+	OPTION_WORD,	/* uint32_t, one of VALUE's words: the first is `min` */
 	OPTION_FD,	/* int, an open descriptor */
 	OPTION_ON,	/* bool, no value */
 	OPTION_OFF,	/* bool, no value */
@@ -57,6 +58,10 @@ static const struct option options[] = {
 	  "clients must show what is in it; none: the socket's mode alone decides" },
 	{ "tenant", OPTION_TENANT, 0, 0, 0, "KEY=VALUE,...",
 	  "one more tenant, see dsecd(8): name, socket, mode, token-file, uid, gateway, limits" },
+	{ "network", OPTION_WORD, FIELD(network), CONFIG_NETWORK_NONE, 0, "none|shared",
+	  "of sandboxes whose creates name none; by default shared, or none where it cannot be" },
+	{ "shared-scope", OPTION_WORD, FIELD(shared_scope), DSEC_NETWORK_SCOPE_JOB, 0,
+	  "job|tenant|node", "whose sandboxes are in one namespace of network shared" },
 	{ "egress", OPTION_PATH, FIELD(egress_range), 0, 0, "RANGE",
 	  "sandboxes may have a way out, of addresses of this range: 10.200.0.0/16" },
 	{ "egress6", OPTION_PATH, FIELD(egress6_range), 0, 0, "RANGE",
@@ -117,8 +122,8 @@ static const struct option options[] = {
 	{ "processes-per-s", OPTION_COUNT, FIELD(processes_per_s), 0, 1000000, "N",
 	  "processes and threads it may make a second, by default; 0: as many as it likes" },
 	{ "no-pin", OPTION_OFF, FIELD(pin_shards), 0, 0, NULL, "do not pin shards to CPUs" },
-	{ "log-level", OPTION_LEVEL, FIELD(log_level), 0, 0, "LEVEL",
-	  "error, warning, info or debug" },
+	{ "log-level", OPTION_WORD, FIELD(log_level), 0, 0, "error|warning|info|debug",
+	  "what is logged" },
 	{ "check", OPTION_ANSWER, 0, 0, CONFIG_CHECK, NULL, "say what this host can do, and end" },
 	{ "json", OPTION_ON, FIELD(check_json), 0, 0, NULL, "--check writes JSON" },
 	{ "help", OPTION_ANSWER, 0, 0, CONFIG_HELP, NULL, "say this, and end" },
@@ -132,8 +137,6 @@ static const struct option options[] = {
 enum { OPTIONS = sizeof(options) / sizeof(options[0]), NAME_BYTES_MAX = 24 };
 _Static_assert(OPTIONS <= 64, "config.given has a bit for each");
 _Static_assert((int)NAME_BYTES_MAX < (int)INSTANCE_BYTES_MAX, "an instance's name fits");
-
-static const char *const level_names[] = { "error", "warning", "info", "debug" };
 
 static int program_default(const char *name, char **ret_path);
 static int paths_complete(struct config *config);
@@ -183,6 +186,7 @@ int config_default(struct config *config)
 		.tenants = { { .name = "default" } },
 		.tenant_count = 1,
 		.log_level = LOG_INFO,
+		.shared_scope = DSEC_NETWORK_SCOPE_JOB,
 	};
 #ifdef DSEC_FAULTS
 	config->fault = getenv("DSEC_FAULT");
@@ -398,15 +402,31 @@ static int name_set(char *to, const char *name)
 	return 0;
 }
 
-static int level_set(uint32_t *to, const char *name)
+/* Word `at` of VALUE, from 0; 0 bytes: there are fewer. */
+static size_t word_at(const struct option *o, uint64_t at, const char **ret)
 {
-	for (uint32_t i = 0; i < sizeof(level_names) / sizeof(level_names[0]); i++) {
-		if (!strcmp(level_names[i], name)) {
-			*to = i;
+	const char *word = o->value;
+
+	for (; at && *word; at--) {
+		word += strcspn(word, "|");
+		word += *word == '|';
+	}
+	*ret = word;
+	return strcspn(word, "|");
+}
+
+static int word_set(const struct option *o, const char *name, uint32_t *to)
+{
+	const char *word;
+	size_t bytes;
+
+	for (uint32_t at = 0; (bytes = word_at(o, at, &word)); at++) {
+		if (strlen(name) == bytes && !memcmp(word, name, bytes)) {
+			*to = (uint32_t)o->min + at;
 			return 0;
 		}
 	}
-	fprintf(stderr, "dsecd: --log-level: '%s' is not error, warning, info or debug\n", name);
+	fprintf(stderr, "dsecd: --%s: '%s' is not one of %s\n", o->name, name, o->value);
 	return -EINVAL;
 }
 
@@ -419,8 +439,8 @@ static int option_set(struct config *config, const struct option *o, const char 
 	switch (o->type) {
 	case OPTION_NAME:
 		return name_set(field, value);
-	case OPTION_LEVEL:
-		return level_set(field, value);
+	case OPTION_WORD:
+		return word_set(o, value, field);
 	case OPTION_PATH:
 		*(const char **)field = value;
 		if (value[0])
@@ -474,6 +494,7 @@ static void option_print(const struct config *config, const struct option *o, FI
 	const void *field = (const char *)config + o->offset;
 	char left[40], number[32];
 	const char *value = NULL;
+	size_t bytes;
 
 	switch (o->type) {
 	case OPTION_NAME:
@@ -500,8 +521,12 @@ static void option_print(const struct config *config, const struct option *o, FI
 			 *(const uint32_t *)field);
 		value = number;
 		break;
-	case OPTION_LEVEL:
-		value = level_names[*(const uint32_t *)field];
+	case OPTION_WORD:
+		if (*(const uint32_t *)field < o->min)
+			break; /* none of them */
+		bytes = word_at(o, *(const uint32_t *)field - o->min, &value);
+		snprintf(number, sizeof(number), "%.*s", (int)bytes, value);
+		value = number;
 		break;
 	default:
 		break;

@@ -60,6 +60,13 @@ enum {
 	RECORDS_BYTES_PER_SHARD = 48 << 20, /* of their results */
 };
 
+/* The network of a create that names none. */
+enum config_network {
+	CONFIG_NETWORK_ANY, /* shared, and none where this host cannot */
+	CONFIG_NETWORK_NONE,
+	CONFIG_NETWORK_SHARED, /* or it does not start */
+};
+
 /* Of each there is an engine's own; a tenant has what it is given, or a part of what is left. */
 enum tenant_limit {
 	TENANT_SANDBOXES,
@@ -92,6 +99,8 @@ struct config {
 	const char *egress_range;	   /* NULL: sandboxes have no way out */
 	const char *egress6_range;	   /* the same of IPv6 */
 	const char *dns_upstream;	   /* NULL: as the host's resolv.conf says */
+	uint32_t network;		   /* enum config_network: of creates that name none */
+	uint32_t shared_scope;		   /* enum dsec_network_scope: JOB */
 	const char *services_path;	   /* NULL: there are no named services */
 	const char *images_path;	   /* /var/lib/dsec/images: NAME.erofs */
 	const char *state_path;		   /* /var/lib/dsec/state: what an instance keeps */

@@ -21,6 +21,7 @@
 #include "engine/policy/services.h"
 #include "engine/engine.h"
 #include "engine/request/records.h"
+#include "engine/sandbox/network.h"
 #include "engine/keeper/sweep.h"
 #include "engine/tenant/tenant.h"
 
@@ -303,7 +304,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		node->features |= DSEC_FEATURE_EXIT_EVENTS;
 	if (guard_capabilities(control->guard) & GUARD_ABSTRACT)
 		node->features |= DSEC_FEATURE_ABSTRACT_GUARD;
-	return 0;
+	return network_start(node);
 }
 
 static int shards_start(struct control *control)

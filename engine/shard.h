@@ -54,6 +54,7 @@ struct node {
 	uint64_t features;
 	uint64_t claim_keys[2];		/* by chance, for what requests ask, in short */
 	uint32_t unenforced;		/* enum dsec_limit */
+	uint32_t network, network_why;	/* of creates that name none: see network.h */
 	struct policy *const *policies; /* the ready-made: POLICIES_READY */
 	struct tenant *tenants;		/* and one more: everyone */
 	uint32_t tenant_count;

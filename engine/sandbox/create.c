@@ -282,7 +282,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	const struct request *request = creation->part->request;
 	const struct dsec_wire_create *c = &request->body.create;
 	const struct config *config = sandbox->shard->config;
-	const bool is_policed = network_leads_out(c->network) &&
+	const bool is_policed = network_leads_out(creation->network.network) &&
 				policy_leads_out(creation->policy.policy);
 
 	sandbox->client = request->client;
@@ -293,7 +293,8 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->output_limit_bytes = c->output_limit_bytes;
 	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
 	sandbox->lifetime.idle_ttl_s = c->idle_ttl_s;
-	sandbox->network = c->network ? c->network : DSEC_NETWORK_NONE;
+	sandbox->network = creation->network.network;
+	sandbox->network_why = creation->network.why;
 	sandbox->image = creation->image.image;
 	image_use(sandbox->shard, sandbox->image);
 	sandbox->policy = creation->policy.policy;
@@ -306,7 +307,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 		.whose = request->client,
 		.image = sandbox->image->number,
 		.network = network_of(sandbox->network, is_policed),
-		.network_group = network_group_of(request, is_policed),
+		.network_group = network_group_of(request, config->shared_scope, is_policed),
 		.is_policed = is_policed,
 		.asks_names = is_policed && sandbox->policy->guard.name_count &&
 			      sandbox->shard->resolver,
@@ -481,15 +482,18 @@ static void network_ready(struct network_want *want, int result)
 static void policy_ready(struct policy_want *want, int result)
 {
 	struct creation *creation = container_of(want, struct creation, policy);
-	struct status s = create_policy_status(creation->part, want, result);
+	const uint32_t asked = creation->part->request->body.create.network;
+	struct status s;
 
+	creation->network.shard = creation->part->shard;
+	creation->network.ready = network_ready;
+	if (result >= 0)
+		network_choose(&creation->network, asked, want->policy);
+	s = create_policy_status(creation->part, want, result, creation->network.network);
 	if (s.code) {
 		create_refused(creation, &s);
 		return;
 	}
-	creation->network.shard = creation->part->shard;
-	creation->network.ready = network_ready;
-	creation->network.network = creation->part->request->body.create.network;
 	result = network_get(&creation->network);
 	if (result != -EAGAIN)
 		network_ready(&creation->network, result);

@@ -9,7 +9,8 @@
 #include "engine/request/request.h"
 #include "engine/sandbox/network.h"
 
-struct status create_policy_status(struct part *part, const struct policy_want *want, int result)
+struct status create_policy_status(struct part *part, const struct policy_want *want, int result,
+				   uint32_t network)
 {
 	const struct dsec_wire_create *c = &part->request->body.create;
 	const struct policy *policy = want->policy;
@@ -26,7 +27,7 @@ struct status create_policy_status(struct part *part, const struct policy_want *
 					.detail = "no such policy" };
 	if (want->unheld < 0)
 		return policy_unheld(want, "create", part->detail);
-	s = network_fits(policy, c->network);
+	s = network_fits(policy, network);
 	if (s.code || !policy->unmet || (c->flags & DSEC_CREATE_ALLOW_DEGRADED))
 		return s;
 	return policy_unmet(policy, "create", part->detail);

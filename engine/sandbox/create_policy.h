@@ -7,7 +7,8 @@
 struct part;
 
 /* Of what policy_get() ended with; text of the status may be the part's. */
-struct status create_policy_status(struct part *part, const struct policy_want *want, int result);
+struct status create_policy_status(struct part *part, const struct policy_want *want, int result,
+				   uint32_t network);
 
 /* create.c: a field of a create is wrong. */
 struct status create_invalid(const char *field, int error, const char *detail);

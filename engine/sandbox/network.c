@@ -1,6 +1,7 @@
 /*
- * Networks of creates, before anything is built. Called by create.c. Must hold: what `shared` needs
- * is loaded once, on the control thread, since it takes 30 ms; a failure is logged once and stays.
+ * Networks of creates, before anything is built. Called by create.c, and as the engine starts. Must
+ * hold: what `shared` needs is loaded once, on the control thread, since it takes 30 ms; a failure
+ * is logged once and stays; a create that names no network is never refused for it.
  */
 #include "engine/sandbox/network.h"
 
@@ -77,10 +78,12 @@ static uint64_t job_hash(const struct request *request)
 	return hash;
 }
 
-struct box_group network_group_of(const struct request *request, bool is_policed)
+struct box_group network_group_of(const struct request *request, uint32_t scope, bool is_policed)
 {
-	return (struct box_group){ .tenant = request->tenant->index,
-				   .job = job_hash(request),
+	return (struct box_group){ .tenant = scope == DSEC_NETWORK_SCOPE_NODE ?
+						     0 :
+						     request->tenant->index,
+				   .job = scope == DSEC_NETWORK_SCOPE_JOB ? job_hash(request) : 0,
 				   .leads_out = is_policed };
 }
 
@@ -98,6 +101,75 @@ enum box_network network_of(uint32_t network, bool is_policed)
 	}
 }
 
+static int network_load(struct guard *guard)
+{
+	char why[512];
+	int r = guard_shared_load(guard, why, sizeof why);
+
+	why[strcspn(why, "\n")] = '\0';
+	if (*why)
+		log_warning("guard: %s, continuing", why);
+	return r;
+}
+
+static uint32_t why_of_host(const struct guard *guard)
+{
+	const uint32_t has = guard ? guard_capabilities(guard) : 0;
+
+	return has & GUARD_NETWORK_NONE && !(has & GUARD_ABSTRACT) ? DSEC_NETWORK_WHY_NO_ABSTRACT :
+								     DSEC_NETWORK_WHY_NO_PROGRAMS;
+}
+
+int network_start(struct node *node)
+{
+	const uint32_t wanted = node->config->network;
+	int r;
+
+	node->network = DSEC_NETWORK_NONE;
+	node->network_why = DSEC_NETWORK_WHY_OPERATOR;
+	if (wanted == CONFIG_NETWORK_NONE)
+		return 0;
+	r = node->guard ? network_load(node->guard) : -EOPNOTSUPP;
+	if (r == -ENOMEM)
+		return r;
+	if (r == 0) {
+		node->network = DSEC_NETWORK_SHARED;
+		if (wanted == CONFIG_NETWORK_ANY)
+			node->network_why = DSEC_NETWORK_WHY_DEFAULT;
+		return 0;
+	}
+	node->network_why = why_of_host(node->guard);
+	if (wanted == CONFIG_NETWORK_SHARED) {
+		log_error("--network shared: this host cannot keep sandboxes apart in one: see"
+			  " `dsecd --check`, bpf-shared");
+		return -EOPNOTSUPP;
+	}
+	log_warning("network: sandboxes have none unless they are made with --network private: see"
+		    " `dsecd --check`, bpf-shared, continuing");
+	return 0;
+}
+
+void network_choose(struct network_want *want, uint32_t asked, const struct policy *policy)
+{
+	/* enum policy_network is in order, from the least on. */
+	static const uint32_t most[] = {
+		[POLICY_NETWORK_NONE] = DSEC_NETWORK_NONE,
+		[POLICY_NETWORK_PRIVATE] = DSEC_NETWORK_PRIVATE,
+	};
+	const struct node *node = want->shard->node;
+
+	want->network = asked;
+	want->why = DSEC_NETWORK_WHY_ASKED;
+	if (asked != DSEC_NETWORK_DEFAULT)
+		return;
+	want->network = node->network;
+	want->why = node->network_why;
+	if (want->network != DSEC_NETWORK_SHARED || policy->network >= POLICY_NETWORK_SHARED)
+		return;
+	want->network = most[policy->network];
+	want->why = DSEC_NETWORK_WHY_POLICY;
+}
+
 static void want_answered(struct mail *mail, void *owner)
 {
 	struct network_want *want = container_of(mail, struct network_want, mail);
@@ -110,12 +182,8 @@ static void want_arrived(struct mail *mail, void *owner)
 {
 	struct network_want *want = container_of(mail, struct network_want, mail);
 	struct control *control = owner;
-	char why[512];
 
-	want->result = guard_shared_load(want->shard->node->guard, why, sizeof why);
-	why[strcspn(why, "\n")] = '\0';
-	if (*why)
-		log_warning("guard: %s, continuing", why);
+	want->result = network_load(want->shard->node->guard);
 	want->mail.deliver = want_answered;
 	mail_send(control_io(control), want->shard->io, &want->mail);
 }

@@ -174,6 +174,7 @@ static void move_commit(struct phase_move *move)
 	integrity_settle(sandbox); /* what was told so far was of the old one */
 	if (takes_network(move)) {
 		sandbox->network = DSEC_NETWORK_NONE;
+		sandbox->network_why = DSEC_NETWORK_WHY_POLICY;
 		forwards_end(sandbox);
 	}
 	if (brings_policy(move)) {

@@ -155,6 +155,10 @@ struct dsec_wire_created sandbox_settings(const struct sandbox *sandbox)
 		.size = sizeof(struct dsec_wire_created),
 		.backend = 1,
 		.network = sandbox->network,
+		.network_why = (uint16_t)sandbox->network_why,
+		.network_scope = sandbox->network == DSEC_NETWORK_SHARED ?
+					 (uint16_t)config->shared_scope :
+					 DSEC_NETWORK_SCOPE_SANDBOX,
 		.flags = sandbox->flags,
 		.memory_bytes = limits->memory_bytes,
 		.disk_bytes = spec->disk_bytes ? spec->disk_bytes : config->disk_bytes,

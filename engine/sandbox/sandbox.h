@@ -79,7 +79,7 @@ struct sandbox {
 	struct gone_waiter *waiters;
 	struct box_usage usage;
 	struct usage_reader *usage_readers; /* while it is being read, see usage.h */
-	uint32_t network;		    /* enum dsec_network */
+	uint32_t network, network_why;	    /* enum dsec_network, and why */
 	uint64_t cgroup_id;		    /* while it is watched, see engine/integrity */
 	struct sandbox *next_watched;
 	struct asker *asker;	 /* NULL: it asks for no names, see engine/names */

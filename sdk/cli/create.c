@@ -107,7 +107,12 @@ static void created_show(struct tally *tally, const struct dsec_event *event)
 		(void)fprintf(stderr, "dsec: create: stdout did not take this id: %s\n", id);
 		tally->lost = true;
 	}
-	if (json || !created || !created->unenforced)
+	if (json || !created)
+		return;
+	if (network_lack(created->network_why))
+		report_note(options, "%s: network %s: %s: see dsecd --check, bpf-shared", id,
+			    network_name(created->network), network_lack(created->network_why));
+	if (!created->unenforced)
 		return;
 	limits_text(created->unenforced, limits);
 	report_note(options, "%s: not enforced on this host:%s", id, limits);

@@ -182,6 +182,16 @@ static void limits_show(const struct dsec_created *s)
 	line_show("unenforced", text + 1);
 }
 
+static void network_show(const struct dsec_created *s)
+{
+	const char *lack = network_lack(s->network_why);
+
+	(void)printf("%-12s %s%s%s (%s%s%s)\n", "network", network_name(s->network),
+		     s->network_scope ? ", of one " : "",
+		     s->network_scope ? network_scope_name(s->network_scope) : "",
+		     network_why_name(s->network_why), lack ? ": " : "", lack ? lack : "");
+}
+
 static void inspected_show(const struct dsec_inspected *seen)
 {
 	char integrity[INTEGRITY_TEXT_BYTES];
@@ -203,7 +213,7 @@ static void inspected_show(const struct dsec_inspected *seen)
 	(void)printf("%-12s %.*s%s%" PRIu64 "\n", "phase", (int)seen->phase.bytes,
 		     (const char *)seen->phase.data, seen->phase.bytes ? ", version " : "version ",
 		     seen->phase_version);
-	line_show("network", network_name(seen->settings.network));
+	network_show(&seen->settings);
 	time_show("age", seen->age_ms);
 	time_show("idle", seen->idle_ms);
 	time_show("ttl left", seen->ttl_ms);

@@ -102,8 +102,8 @@ static const struct param params[] = {
 	  "only if the sandbox is in the phase of this version" },
 	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0,
 	  "none|private|egress-unpoliced|shared",
-	  "unix sockets only; loopback of its own; that and a way out without a policy; loopback "
-	  "in a namespace of many" },
+	  "shared by default: loopback in a namespace of many; or unix sockets only; a namespace "
+	  "of its own; that and a way out without a policy" },
 	{ "memory", 'm', PARAM_BYTES, MADE | VERB_CALL, FIELD(memory_bytes), 1 << 20, 1ull << 46,
 	  "SIZE", "memory limit" },
 	{ "pids", 0, PARAM_NUMBER, MADE | VERB_CALL, FIELD(pids_max), 1, 4 << 20, "N",

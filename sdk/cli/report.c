@@ -38,6 +38,30 @@ const char *network_name(uint32_t network)
 	return network < sizeof(names) / sizeof(names[0]) ? names[network] : "other";
 }
 
+const char *network_why_name(uint32_t why)
+{
+	static const char *const names[] = { "asked",  "default",     "operator",
+					     "policy", "no-programs", "no-abstract" };
+
+	return why < sizeof(names) / sizeof(names[0]) ? names[why] : "other";
+}
+
+const char *network_scope_name(uint32_t scope)
+{
+	static const char *const names[] = { "sandbox", "job", "tenant", "node" };
+
+	return scope < sizeof(names) / sizeof(names[0]) ? names[scope] : "other";
+}
+
+const char *network_lack(uint32_t why)
+{
+	if (why == DSEC_NETWORK_WHY_NO_PROGRAMS)
+		return "this host does not load the programs that shared needs";
+	return why == DSEC_NETWORK_WHY_NO_ABSTRACT ?
+		       "nothing on this host refuses abstract unix names, as shared needs" :
+		       NULL;
+}
+
 struct dsec_status status_of_error(int r, const char *step, const char *text)
 {
 	struct dsec_status status = { .code = DSEC_FAILED,

@@ -22,6 +22,10 @@ struct dsec_status status_of_error(int r, const char *step, const char *text);
 const char *code_name(uint32_t code);
 const char *blame_name(uint32_t blame);
 const char *network_name(uint32_t network);
+const char *network_why_name(uint32_t why);
+const char *network_scope_name(uint32_t scope);
+/* What this host lacks for network `shared`; NULL: that is not why. */
+const char *network_lack(uint32_t why);
 const char *reason_name(uint32_t reason);
 /* Of an anomaly rule, and of what a program tried. */
 const char *anomaly_name(uint32_t anomaly);

@@ -54,6 +54,10 @@ void settings_add(json_t *object, const struct dsec_created *s)
 
 	/* These fail on memory alone, and json_line() shows what there is. */
 	(void)json_object_set_new(object, "network", json_string(network));
+	(void)json_object_set_new(object, "network_why",
+				  json_string(network_why_name(s->network_why)));
+	(void)json_object_set_new(object, "network_scope",
+				  json_string(network_scope_name(s->network_scope)));
 	(void)json_object_set_new(object, "memory_bytes", json_amount(s->memory_bytes));
 	(void)json_object_set_new(object, "swap_bytes", json_amount(s->swap_bytes));
 	(void)json_object_set_new(object, "disk_bytes", json_amount(s->disk_bytes));

@@ -21,8 +21,9 @@ NUMBERS = {
 }
 # Enums that Python shows as words. The others are options of requests: plain numbers.
 SHOWN = ("code", "blame", "reason", "kind", "state", "cause", "file_type", "file_change",
-         "file_reason", "limit", "feature", "network", "transport", "on_timeout", "disconnect",
-         "resource", "verdict", "isolation", "topic", "anomaly")
+         "file_reason", "limit", "feature", "network", "network_why", "network_scope",
+         "transport", "on_timeout", "disconnect", "resource", "verdict", "isolation", "topic",
+         "anomaly")
 
 ABI_HEAD = '''"""libdsec as ctypes sees it. Written by generate.py from dsec.h: do not edit."""
 from __future__ import annotations

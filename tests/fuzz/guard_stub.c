@@ -95,3 +95,9 @@ int guard_egress_flows(const struct guard *guard, uint64_t cgroup_id,
 	(void)ret;
 	return -EOPNOTSUPP;
 }
+
+uint32_t guard_capabilities(const struct guard *guard)
+{
+	(void)guard;
+	return 0;
+}

@@ -306,6 +306,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 		.id = 0x1122334455667788,
 		.epoch = 1700000000000,
 		.unenforced = DSEC_LIMIT_MEMORY,
+		.network = DSEC_NETWORK_NONE,
 	};
 	if (tenants_open(&node->node) < 0)
 		abort();

@@ -12,6 +12,8 @@
 #include <criterion/parameterized.h>
 #include <criterion/redirect.h>
 
+#include "dsec/types.h"
+#include "engine/base/log.h"
 #include "engine/config_fit.h"
 #include "engine/config_tenant.h"
 
@@ -68,6 +70,7 @@ Test(config, defaults_are_those_of_the_text)
 	cr_assert_eq(line.config.ready_fd, -1);
 	cr_assert_eq(line.config.lifeline_fd, -1);
 	cr_assert(line.config.pin_shards);
+	cr_assert_eq(line.config.network, CONFIG_NETWORK_ANY);
 	cr_assert_eq(line.config.shards, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
 	cr_assert_str_eq(strrchr(line.config.launcher_path, '/'), "/dsec-launcher");
 	config_done(&line.config);
@@ -153,6 +156,10 @@ ParameterizedTestParameters(config, refusal_names_the_option)
 		{ "--socket-mode 800", "--socket-mode" },
 		{ "--socket-mode 1777", "--socket-mode" },
 		{ "--log-level loud", "--log-level" },
+		{ "--network private", "--network" },
+		{ "--network non", "--network" },
+		{ "--network none|shared", "--network" },
+		{ "--shared-scope world", "--shared-scope" },
 		{ "--ready-fd 4000", "--ready-fd" },
 		{ "--lifeline no", "--lifeline" },
 		{ "--no-pin=1", "--no-pin" },
@@ -176,6 +183,23 @@ ParameterizedTest(struct refused *c, config, refusal_names_the_option, .init = c
 	told(message);
 	cr_assert_not_null(strstr(message, c->named), "%s: %s", c->text, message);
 	cr_assert_eq(strchr(message, '\n'), message + strlen(message) - 1, "one line: %s", message);
+	config_done(&line.config);
+}
+
+Test(config, words_are_numbers_in_their_order)
+{
+	struct line line;
+
+	line_parse(&line, "--network none --shared-scope=node --log-level error");
+	cr_assert_eq(line.result, 0);
+	cr_assert_eq(line.config.network, CONFIG_NETWORK_NONE);
+	cr_assert_eq(line.config.shared_scope, DSEC_NETWORK_SCOPE_NODE);
+	cr_assert_eq(line.config.log_level, LOG_ERROR);
+	config_done(&line.config);
+	line_parse(&line, "--network shared --log-level debug");
+	cr_assert_eq(line.result, 0);
+	cr_assert_eq(line.config.network, CONFIG_NETWORK_SHARED);
+	cr_assert_eq(line.config.log_level, LOG_DEBUG);
 	config_done(&line.config);
 }
 
@@ -283,6 +307,9 @@ Test(config, help_names_every_option_with_its_default)
 		"--no-pin",
 		"--log-level",
 		"(info)",
+		"--network none|shared",
+		"--shared-scope job|tenant|node",
+		"(job)",
 		"--check",
 		"--json",
 		"--help",

@@ -307,8 +307,8 @@ struct dsec_created {
 	uint32_t policy; /* its version's number, as dsec_policy() tells it */
 	/* Those of it that nothing enforces: not on this host, or its image lacks their path. */
 	uint32_t rules_unenforced;
-	uint32_t processes_per_s; /* 0: as many as it likes */
-	uint32_t reserved0;
+	uint32_t processes_per_s;	     /* 0: as many as it likes */
+	uint16_t network_why, network_scope; /* enum dsec_network_why, _scope */
 };
 
 /*

@@ -261,7 +261,7 @@ enum { DSEC_CREATE_FLAGS_KNOWN = 15 }; /* of enum dsec_create_flag */
 struct dsec_wire_create {
 	uint32_t size, count;
 	uint32_t flags;
-	uint32_t network; /* enum dsec_network; 0: none */
+	uint32_t network; /* enum dsec_network */
 	struct dsec_wire_ref image, policy, backend, hostname, user;
 	struct dsec_wire_items env, labels; /* labels: key, value, key, value … */
 	struct dsec_wire_id job;
@@ -288,10 +288,10 @@ struct dsec_wire_created {
 	uint64_t swap_bytes, io_bytes_per_s;
 	uint32_t cpu_weight, cpu_max_permille, io_weight, on_timeout;
 	uint64_t output_limit_bytes;
-	uint32_t policy;	   /* its version's number */
-	uint32_t rules_unenforced; /* of it, those that nothing enforces on this host */
-	uint32_t processes_per_s;  /* 0: as many as it likes */
-	uint32_t reserved0;
+	uint32_t policy;		     /* its version's number */
+	uint32_t rules_unenforced;	     /* of it, those that nothing enforces on this host */
+	uint32_t processes_per_s;	     /* 0: as many as it likes */
+	uint16_t network_why, network_scope; /* enum dsec_network_why, _scope */
 };
 
 struct dsec_wire_select {

@@ -184,16 +184,36 @@ enum dsec_on_timeout {
 };
 
 enum dsec_network {
-	DSEC_NETWORK_DEFAULT = 0, /* none */
+	/* `shared`; less where the policy, the operator or the host has less */
+	DSEC_NETWORK_DEFAULT = 0,
 	DSEC_NETWORK_NONE = 1,	  /* unix sockets only */
 	DSEC_NETWORK_PRIVATE = 2, /* a network namespace of its own, with loopback */
 	/* ... and a way out that no policy watches, for set-up work; marked wherever it shows */
 	DSEC_NETWORK_EGRESS_UNPOLICED = 3,
 	/*
-	 * A network namespace of many of the tenant's sandboxes: each has loopback, with every port
-	 * its own, and reaches nobody else. Its abstract unix names are refused.
+	 * A network namespace of many sandboxes, see enum dsec_network_scope: each has loopback,
+	 * with every port its own, and reaches nobody else. Its abstract unix names are refused.
 	 */
 	DSEC_NETWORK_SHARED = 4,
+};
+
+/* Whose sandboxes of network `shared` are in one namespace: `dsecd --shared-scope` says. */
+enum dsec_network_scope {
+	DSEC_NETWORK_SCOPE_SANDBOX = 0, /* network `private`; and `none`, which has nothing */
+	DSEC_NETWORK_SCOPE_JOB = 1,	/* the default: the tenant's of one label `job` */
+	DSEC_NETWORK_SCOPE_TENANT = 2,	/* all of the tenant's */
+	DSEC_NETWORK_SCOPE_NODE = 3,	/* all of the engine's */
+};
+
+/* Why a sandbox has the network that it has. */
+enum dsec_network_why {
+	DSEC_NETWORK_WHY_ASKED = 0,    /* its create named it */
+	DSEC_NETWORK_WHY_DEFAULT = 1,  /* its create named none */
+	DSEC_NETWORK_WHY_OPERATOR = 2, /* the same, and `dsecd --network` was given */
+	DSEC_NETWORK_WHY_POLICY = 3,   /* the same, and its policy has less; or its phase took it */
+	/* Without either it would be `shared`, and is `none`, since on this host */
+	DSEC_NETWORK_WHY_NO_PROGRAMS = 4, /* ... the programs that `shared` needs do not load */
+	DSEC_NETWORK_WHY_NO_ABSTRACT = 5, /* ... nothing can refuse abstract unix names */
 };
 
 /* Bits of an exec's result. */

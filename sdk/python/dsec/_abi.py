@@ -406,6 +406,52 @@ NETWORKS: dict[int, Network] = {
     4: Network.SHARED,
 }
 
+DSEC_NETWORK_SCOPE_SANDBOX = 0
+DSEC_NETWORK_SCOPE_JOB = 1
+DSEC_NETWORK_SCOPE_TENANT = 2
+DSEC_NETWORK_SCOPE_NODE = 3
+
+
+class NetworkScope(enum.StrEnum):
+    SANDBOX = "sandbox"
+    JOB = "job"
+    TENANT = "tenant"
+    NODE = "node"
+
+
+NETWORK_SCOPES: dict[int, NetworkScope] = {
+    0: NetworkScope.SANDBOX,
+    1: NetworkScope.JOB,
+    2: NetworkScope.TENANT,
+    3: NetworkScope.NODE,
+}
+
+DSEC_NETWORK_WHY_ASKED = 0
+DSEC_NETWORK_WHY_DEFAULT = 1
+DSEC_NETWORK_WHY_OPERATOR = 2
+DSEC_NETWORK_WHY_POLICY = 3
+DSEC_NETWORK_WHY_NO_PROGRAMS = 4
+DSEC_NETWORK_WHY_NO_ABSTRACT = 5
+
+
+class NetworkWhy(enum.StrEnum):
+    ASKED = "asked"
+    DEFAULT = "default"
+    OPERATOR = "operator"
+    POLICY = "policy"
+    NO_PROGRAMS = "no-programs"
+    NO_ABSTRACT = "no-abstract"
+
+
+NETWORK_WHYS: dict[int, NetworkWhy] = {
+    0: NetworkWhy.ASKED,
+    1: NetworkWhy.DEFAULT,
+    2: NetworkWhy.OPERATOR,
+    3: NetworkWhy.POLICY,
+    4: NetworkWhy.NO_PROGRAMS,
+    5: NetworkWhy.NO_ABSTRACT,
+}
+
 DSEC_RESULT_UNPOLICED = 1
 
 DSEC_PORT_REVOKE = 1
@@ -1030,7 +1076,8 @@ class Created(ctypes.Structure):
     policy: int
     rules_unenforced: int
     processes_per_s: int
-    reserved0: int
+    network_why: int
+    network_scope: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("backend", ctypes.c_uint32),
@@ -1055,7 +1102,8 @@ class Created(ctypes.Structure):
         ("policy", ctypes.c_uint32),
         ("rules_unenforced", ctypes.c_uint32),
         ("processes_per_s", ctypes.c_uint32),
-        ("reserved0", ctypes.c_uint32),
+        ("network_why", ctypes.c_uint16),
+        ("network_scope", ctypes.c_uint16),
     ]
 
 

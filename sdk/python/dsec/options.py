@@ -28,7 +28,7 @@ class CreateOptions(CallOptions, total=False):
     job: str
     labels: Mapping[str, str]
     env: Mapping[str, str]  # for every exec
-    network: str  # "none", "private", "shared", "egress-unpoliced"
+    network: str  # "shared" by default, "none", "private", "egress-unpoliced"
     memory_bytes: int
     swap_bytes: int
     disk_bytes: int

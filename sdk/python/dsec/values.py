@@ -118,9 +118,16 @@ class Chunk(bytes):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A sandbox's settings in force. unenforced: those of them that this host cannot enforce."""
+    """A sandbox's settings in force. unenforced: those of them that this host cannot enforce.
+
+    network_why: "asked", "default", "operator", "policy", or what this host lacks for "shared":
+    "no-programs", "no-abstract". network_scope: whose sandboxes are in its namespace, "sandbox",
+    "job", "tenant", "node".
+    """
 
     network: str
+    network_why: str
+    network_scope: str
     memory_bytes: int
     swap_bytes: int
     disk_bytes: int
@@ -459,8 +466,10 @@ def result_of(event: _abi.Event) -> Result | None:
 
 def settings_of(created: _abi.Created) -> Settings:
     return Settings(
-        str(named(_abi.NETWORKS, created.network)), created.memory_bytes, created.swap_bytes,
-        created.disk_bytes, created.inodes, created.pids_max,
+        str(named(_abi.NETWORKS, created.network)),
+        str(named(_abi.NETWORK_WHYS, created.network_why)),
+        str(named(_abi.NETWORK_SCOPES, created.network_scope)), created.memory_bytes,
+        created.swap_bytes, created.disk_bytes, created.inodes, created.pids_max,
         created.processes_per_s or None, created.cpu_weight, created.cpu_max_permille,
         created.io_bytes_per_s, created.io_weight, created.output_limit_bytes, created.ttl_s,
         created.idle_ttl_s, created.on_disconnect == _abi.DSEC_DISCONNECT_DESTROY,

@@ -35,7 +35,7 @@ class BpftoolTest(EngineFixture):
                         "ioctls: {deny: [0x1234]}\n")
         self.good("policy", "load", str(path))
         self.addCleanup(self.ask, "policy", "rm", "held")
-        sandbox = self.create("--policy", "held")
+        sandbox = self.create("--policy", "held", "--network", "none")
         self.create("--policy", "held")  # which tries nothing
         for _ in range(TRIED):
             self.ask("exec", sandbox, "--", PROGRAM, "socket")

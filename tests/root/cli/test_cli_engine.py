@@ -280,7 +280,7 @@ class EngineTest(EngineFixture):
         self.assertNotIn(token, self.good("port", sandbox, "80"))
 
     def test_a_port_that_cannot_be_led_to_says_why(self):
-        plain, private = self.create(), self.create("--network", "private")
+        plain, private = self.create("--network", "none"), self.create("--network", "private")
         for words, status, said in (
             ((plain, "80"), 125, b"--network private"),
             ((private, "80", "--wait", "50ms"), 125, b"nothing listens"),
@@ -554,7 +554,7 @@ class EngineTest(EngineFixture):
         self.assertEqual((told["left"]["mounts"], told["left"]["cgroups"]), (1, 1))
 
     def test_check_accounts_for_live_sandboxes_and_nothing_else(self):
-        self.create("--count", "3")
+        self.create("--count", "3", "--network", "none")
         ran = self.check()
         told = json.loads(ran.stdout)
         self.assertEqual(ran.returncode, 0, told)

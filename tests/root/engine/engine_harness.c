@@ -109,7 +109,7 @@ static bool bpf_refuse(void)
 /* The child: becomes dsecd, and goes when we do. */
 static _Noreturn void engine_become(const struct engine *e, int ready_fd, int lifeline_fd)
 {
-	const char *argv[ARGUMENTS_MAX + 14];
+	const char *argv[ARGUMENTS_MAX + 16];
 	char ready[16], lifeline[16];
 	unsigned count = 0;
 	int log = open(e->log, O_CREAT | O_WRONLY | O_APPEND, 0600);
@@ -130,6 +130,10 @@ static _Noreturn void engine_become(const struct engine *e, int ready_fd, int li
 	if (lifeline_fd >= 0) {
 		argv[count++] = "--lifeline";
 		argv[count++] = lifeline;
+	}
+	if (!e->options.has_default_network) {
+		argv[count++] = "--network";
+		argv[count++] = "none";
 	}
 	for (unsigned i = 0; e->options.arguments && e->options.arguments[i]; i++)
 		argv[count++] = e->options.arguments[i];

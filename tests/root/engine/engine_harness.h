@@ -21,8 +21,9 @@ struct engine_options {
 	const char *instance;	      /* NULL: a name with our pid */
 	const char *tenant;	      /* whom its connections act for; NULL: themselves */
 	bool has_lifeline;
-	bool has_no_bpf; /* as on a host that refuses it */
-	bool is_hurt;	 /* claims end engines and workers: other processes afterwards */
+	bool has_no_bpf;	  /* as on a host that refuses it */
+	bool has_default_network; /* as dsecd has it; else --network none, which costs less */
+	bool is_hurt;		  /* claims end engines and workers: other processes afterwards */
 };
 
 /* A BPF object of the engine: must be gone when it is. */

@@ -19,13 +19,6 @@ static struct dsec_id shared_make(struct dsec *d)
 	return networked_make(d, DSEC_NETWORK_SHARED);
 }
 
-/* For the first of them the engine loads what it keeps. */
-static void shared_load(struct engine *e, struct dsec *d)
-{
-	sandbox_end(d, shared_make(d));
-	engine_baseline(e);
-}
-
 /* What the probe says of it: one line. */
 static bool says(struct dsec *d, struct dsec_id id, const struct command *c, const char *line)
 {
@@ -115,7 +108,6 @@ static void two_in_one_namespace_serve_the_same_port_and_reach_only_themselves(s
 	struct dsec_id first, second;
 	int64_t tickets[2];
 
-	shared_load(e, d);
 	first = shared_make(d);
 	second = shared_make(d);
 	expect(namespaces_of(e, 2) == 1);
@@ -151,7 +143,6 @@ static void who_has_the_slot_next_finds_nothing_of_who_had_it(struct engine *e)
 	struct dsec *d = way_open(e, blue);
 	static const char *const wheres[] = { "6any", "4any", "6", "4" };
 
-	shared_load(e, d);
 	for (int round = 0; round < ROUNDS; round++) {
 		const struct command datagram = { .argv = { "probe_net", "send", "127.0.0.1",
 							    "9" } };
@@ -183,7 +174,6 @@ static void a_slot_changes_its_network_both_ways(struct engine *e)
 		{ DSEC_NETWORK_SHARED, "Connection refused\n" },
 		{ DSEC_NETWORK_PRIVATE, "Connection refused\n" },
 	};
-	shared_load(e, d);
 	for (unsigned i = 0; i < sizeof turns / sizeof *turns; i++) {
 		const struct command far = { .argv = { "probe_net", "reach", "10.64.0.250",
 						       "80" } };
@@ -209,7 +199,6 @@ static void abstract_names_reach_nobody(struct engine *e)
 	int64_t ticket;
 	int up = 0;
 
-	shared_load(e, d);
 	first = shared_make(d);
 	second = shared_make(d);
 	ticket = command_start(d, first, &listen, NULL);
@@ -235,7 +224,6 @@ static void one_that_takes_every_port_takes_none_of_its_neighbours(struct engine
 	int64_t ticket, server;
 	int taken = 0;
 
-	shared_load(e, d);
 	greedy = shared_make(d);
 	neighbour = shared_make(d);
 	ticket = command_start(d, greedy, &hog, NULL);
@@ -256,6 +244,137 @@ static void one_that_takes_every_port_takes_none_of_its_neighbours(struct engine
 	dsec_close(d);
 }
 
+/* What a create with these is told: its first sandbox, which is gone then, or the refusal. */
+static struct dsec_created created_now(struct dsec *d, const struct dsec_create_opts *opts)
+{
+	struct dsec_created created = { 0 };
+	struct dsec_id id = { 0 };
+	struct dsec_event *event;
+	int64_t ticket = create_start(d, opts, NULL);
+	bool last = ticket < 0;
+
+	while (!last && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
+		last = event->flags & DSEC_LAST;
+		if (event->kind == DSEC_EV_CREATED && event->body) {
+			created = *(const struct dsec_created *)event->body;
+			id = event->subject;
+		}
+		dsec_event_free(event);
+	}
+	if (created.size)
+		sandbox_end(d, id);
+	return created;
+}
+
+static void a_create_that_names_no_network_shares_or_has_what_its_policy_leaves(struct engine *e)
+{
+	static const struct {
+		const char *policy;
+		uint32_t asked, network, why, scope;
+	} cases[] = {
+		{ NULL, DSEC_NETWORK_DEFAULT, DSEC_NETWORK_SHARED, DSEC_NETWORK_WHY_DEFAULT,
+		  DSEC_NETWORK_SCOPE_JOB },
+		{ NULL, DSEC_NETWORK_NONE, DSEC_NETWORK_NONE, DSEC_NETWORK_WHY_ASKED, 0 },
+		{ NULL, DSEC_NETWORK_SHARED, DSEC_NETWORK_SHARED, DSEC_NETWORK_WHY_ASKED,
+		  DSEC_NETWORK_SCOPE_JOB },
+		{ "no-network", DSEC_NETWORK_DEFAULT, DSEC_NETWORK_NONE, DSEC_NETWORK_WHY_POLICY,
+		  0 },
+		{ "own", DSEC_NETWORK_DEFAULT, DSEC_NETWORK_PRIVATE, DSEC_NETWORK_WHY_POLICY, 0 },
+	};
+	struct dsec *d = way_open(e, blue);
+	static const char *const names[] = { "own", NULL };
+	struct dsec_id id;
+
+	expect(policy_load(d, "name: own\nnetwork: {mode: private}\n") == DSEC_OK);
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct dsec_create_opts opts = create_opts(1);
+		struct dsec_created created;
+
+		opts.policy = cases[i].policy;
+		opts.network = cases[i].asked;
+		created = created_now(d, &opts);
+		if (!expect(created.network == cases[i].network &&
+			    created.network_why == cases[i].why &&
+			    created.network_scope == cases[i].scope))
+			note("%u: network %u why %u scope %u", i, created.network,
+			     created.network_why, created.network_scope);
+	}
+	/* Localhost is there without a word. */
+	id = sandbox_make(d);
+	expect(reaches(d, id, "127.0.0.1", "Connection refused\n"));
+	sandbox_end(d, id);
+	policies_remove(d, names);
+	dsec_close(d);
+}
+
+static struct dsec_id job_make(struct dsec *d, const char *job)
+{
+	const struct dsec_label label = { { "job", 3 }, { job, strlen(job) } };
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id id = { 0 };
+
+	opts.labels = &label;
+	opts.label_count = 1;
+	auto_made struct made made = create_run(d, &opts);
+
+	if (expect(made.created == 1))
+		id = made.ids[0];
+	return id;
+}
+
+static void jobs_of_a_tenant_are_apart_and_those_of_one_job_together(struct engine *e)
+{
+	static const char *const jobs[] = { "first", "second", "first" };
+	struct dsec *d = way_open(e, blue);
+	struct dsec_id ids[4];
+
+	ids[3] = sandbox_make(d); /* of no job */
+	for (unsigned i = 0; i < 3; i++)
+		ids[i] = job_make(d, jobs[i]);
+	expect(namespaces_of(e, 4) == 3);
+	for (unsigned i = 0; i < 4; i++)
+		sandbox_end(d, ids[i]);
+	dsec_close(d);
+}
+
+static void with_the_scope_of_a_node_jobs_and_tenants_are_in_one_and_reach_nobody(struct engine *e)
+{
+	struct dsec *ways[2] = { way_open(e, blue), way_open(e, green) };
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id ids[3];
+	int64_t ticket;
+
+	expect(created_now(ways[0], &opts).network_scope == DSEC_NETWORK_SCOPE_NODE);
+	ids[0] = sandbox_make(ways[0]);
+	ids[1] = job_make(ways[0], "first");
+	ids[2] = job_make(ways[1], "second");
+	expect(namespaces_of(e, 3) == 1);
+	ticket = named_server(ways[0], ids[0], "any", "blue ");
+	answers(ways[0], ids[0], "blue ");
+	expect(sweeps(ways[0], ids[1], "open 0 denied 508 other 2\n"));
+	expect(sweeps(ways[1], ids[2], "open 0 denied 508 other 2\n"));
+	for (int i = 0; i < 3; i++)
+		sandbox_end(ways[i == 2], ids[i]);
+	(void)ticket_end(ways[0], ticket); /* killed */
+	dsec_close(ways[0]);
+	dsec_close(ways[1]);
+}
+
+static void where_no_program_loads_a_create_that_names_none_has_none_and_says_why(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_created created = created_now(e->d, &opts);
+
+	expect(created.size && created.network == DSEC_NETWORK_NONE &&
+	       created.network_why == DSEC_NETWORK_WHY_NO_PROGRAMS);
+	expect(engine_log_has(e, "bpf-shared"));
+	opts.network = DSEC_NETWORK_SHARED;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	expect(made.created == 0 && made.last.code == DSEC_UNSUPPORTED &&
+	       !strcmp(made.last.step, "create.network"));
+}
+
 static void settings_and_rows_say_so_and_a_narrower_policy_refuses_it(struct engine *e)
 {
 	struct dsec *d = way_open(e, blue);
@@ -264,7 +383,6 @@ static void settings_and_rows_say_so_and_a_narrower_policy_refuses_it(struct eng
 	struct dsec_id id;
 	int64_t ticket;
 
-	shared_load(e, d);
 	id = shared_make(d);
 	ticket = dsec_inspect(d, NULL, id);
 	if (expect(ticket >= 0) && expect(dsec_wait(d, ticket, -1, &event) == 0)) {
@@ -295,7 +413,6 @@ static void flows_of_one_are_cut_and_none_of_its_neighbours_in_the_namespace(str
 	struct dsec_id ids[2];
 	int64_t talks[2], ticket;
 
-	shared_load(e, d);
 	for (int i = 0; i < 2; i++) {
 		ids[i] = shared_make(d);
 		talks[i] = talk_start(d, ids[i]);
@@ -367,9 +484,19 @@ static const struct claim claims[] = {
 	CLAIM(abstract_names_reach_nobody),
 	CLAIM(one_that_takes_every_port_takes_none_of_its_neighbours),
 	CLAIM(settings_and_rows_say_so_and_a_narrower_policy_refuses_it),
+	CLAIM(a_create_that_names_no_network_shares_or_has_what_its_policy_leaves),
+	CLAIM(jobs_of_a_tenant_are_apart_and_those_of_one_job_together),
 	CLAIM(flows_of_one_are_cut_and_none_of_its_neighbours_in_the_namespace),
 	CLAIM(two_tenants_are_in_two_namespaces),
 	CLAIM(the_engine_after_a_killed_one_shares_anew),
+};
+
+static const struct claim claims_wide[] = {
+	CLAIM(with_the_scope_of_a_node_jobs_and_tenants_are_in_one_and_reach_nobody),
+};
+
+static const struct claim claims_without[] = {
+	CLAIM(where_no_program_loads_a_create_that_names_none_has_none_and_says_why),
 };
 
 int main(int argc, char **argv)
@@ -381,8 +508,15 @@ int main(int argc, char **argv)
 		"--tenant", doors[0],	"--tenant",
 		doors[1],   NULL,
 	};
+	const char *wide[16] = { "--shared-scope", "node" };
+	static const char *const small[] = { "--shards", "1", "--sandboxes-max", "12", NULL };
 	const struct suite suites[] = {
-		SUITE("shared", claims, .arguments = arguments, .is_hurt = true, .tenant = "*"),
+		SUITE("shared", claims, .arguments = arguments, .is_hurt = true, .tenant = "*",
+		      .has_default_network = true),
+		SUITE("shared by all", claims_wide, .arguments = wide, .tenant = "*",
+		      .has_default_network = true),
+		SUITE("shared without BPF", claims_without, .arguments = small, .has_no_bpf = true,
+		      .has_default_network = true),
 	};
 	const char *const none[] = { NULL };
 	int r;
@@ -390,6 +524,7 @@ int main(int argc, char **argv)
 	if (!tenant_folder_make(folder))
 		return 1;
 	(void)snprintf(doors[0], sizeof doors[0], "name=blue,socket=%s/blue.sock", folder);
+	memcpy(wide + 2, arguments, sizeof arguments);
 	(void)snprintf(doors[1], sizeof doors[1], "name=green,socket=%s/green.sock", folder);
 	r = suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
 	if (!tenant_folder_remove(none)) {

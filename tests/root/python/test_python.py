@@ -175,7 +175,7 @@ class BlockingTest(PythonTest):
             (lambda: self.sandbox.write("/proc/version", b""), dsec.DsecFailedError, OSError, None),
             (lambda: self.sandbox.exec(["sleep", "9"], request_timeout=0.3),
              dsec.DsecDeadlineError, TimeoutError, None),
-            (lambda: self.sandbox.port(80), dsec.DsecUnsupportedError, NotImplementedError, None),
+            (lambda: self.client.create("small", network="none").port(80), dsec.DsecUnsupportedError, NotImplementedError, None),
             (lambda: self.sandbox.signal(77, signal.SIGTERM), dsec.DsecAbsentError, LookupError, None),
             (lambda: dsec.connect("unix:/no/such/socket"), dsec.DsecLostError, FileNotFoundError,
              "platform"),
