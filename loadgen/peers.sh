@@ -209,7 +209,8 @@ peer_probe() {
 		mount -t overlay overlay "$tmp/roots/0/root" -o \
 			"lowerdir=$root,upperdir=$tmp/roots/0/root/u,workdir=$tmp/roots/0/root/w"
 	fi
-	timeout --foreground -k 2 20 "${words[@]}" </dev/null >"$tmp/probe" 2>&1 || result=$?
+	# A runtime may give its stdin to the user inside: nothing of the host's.
+	timeout --foreground -k 2 20 "${words[@]}" < <(:) >"$tmp/probe" 2>&1 || result=$?
 	[[ -s $tmp/probe ]] || echo "exit status $result" >"$tmp/probe"
 	if [[ $overlay -eq 1 ]]; then
 		umount -l "$tmp/roots/0/root"

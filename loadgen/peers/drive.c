@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -79,7 +80,7 @@ int main(int argc, char **argv)
 	struct drive drive = { 0 };
 	struct runner *runners;
 	uint64_t start_ns;
-	int r;
+	int r, fd;
 
 	if (options_read(&drive, argc, argv) < 0) {
 		fprintf(stderr, "usage: drive --parallel N --seconds N -- COMMAND...\n");
@@ -89,9 +90,14 @@ int main(int argc, char **argv)
 	if (!runners)
 		return 1;
 	posix_spawn_file_actions_init(&drive.actions);
-	posix_spawn_file_actions_addopen(&drive.actions, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&drive.actions, 1, "/dev/null", O_WRONLY, 0);
-	posix_spawn_file_actions_addopen(&drive.actions, 2, "/dev/null", O_WRONLY, 0);
+	/* Nothing of the host's: a runtime may give its stdio to the user inside. */
+	fd = memfd_create("stdio", MFD_CLOEXEC);
+	if (fd < 0) {
+		fprintf(stderr, "drive: memfd: %s\n", strerror(errno));
+		return 1;
+	}
+	for (int at = 0; at <= STDERR_FILENO; at++)
+		posix_spawn_file_actions_adddup2(&drive.actions, fd, at);
 
 	start_ns = now_ns();
 	drive.end_ns = start_ns + drive.seconds * UINT64_C(1000000000);
