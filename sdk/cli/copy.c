@@ -1,7 +1,7 @@
 /*
  * `dsec cp`: files and folders into a sandbox, and out of it. Called by main.c. Must hold: what is
- * written here takes its place whole or not at all, file by file; names that a sandbox chose never
- * lead outside the folder that was given.
+ * written here takes its place whole or not at all, file by file, and what is no file is never
+ * replaced by one; names that a sandbox chose never lead outside the folder that was given.
  */
 #include "sdk/cli/copy.h"
 
@@ -262,6 +262,24 @@ static int beside_name(int fd, const char *to, char **ret_name)
 	return 0;
 }
 
+/* What is no file here stays what it is, and is written to: a FIFO, a terminal, /dev/null. */
+static int through_take(struct session *session, const struct remote *remote, const char *to)
+{
+	struct output output = { .fd = open(to, O_WRONLY | O_NOCTTY | O_CLOEXEC) };
+	char what[REMOTE_WHAT_BYTES];
+	int r;
+
+	if (output.fd < 0)
+		return local_fail(session, to, -errno);
+	r = session_events(session, read_start(session, remote, 0), remote_what(remote, "cp", what),
+			   output_write, &output);
+	if (close(output.fd) < 0 && output.error == 0)
+		output.error = -errno;
+	if (output.error)
+		return local_fail(session, to, output.error);
+	return r < 0 ? EXIT_TROUBLE : 0;
+}
+
 static int file_take(struct session *session, const struct remote *remote, const char *to,
 		     mode_t mode)
 {
@@ -294,9 +312,27 @@ static int file_take(struct session *session, const struct remote *remote, const
 
 static int tree_take(struct session *session, const struct remote *remote, const char *to)
 {
-	if (mkdir(to, 0777) < 0 && errno != EEXIST)
+	struct stat st;
+
+	if ((mkdir(to, 0777) < 0 && errno != EEXIST) || stat(to, &st) < 0)
 		return local_fail(session, to, -errno);
+	if (!S_ISDIR(st.st_mode))
+		return local_fail(session, to, -ENOTDIR);
 	return unpack(session, read_start(session, remote, DSEC_FILE_TAR), to);
+}
+
+/* A file: in place of the one that is there, which may be behind a link of the user's. */
+static int one_take(struct session *session, const struct remote *remote, const char *to,
+		    mode_t mode)
+{
+	auto_free char *real = realpath(to, NULL);
+	struct stat st;
+
+	if (!real && lstat(to, &st) == 0) /* a link to nowhere */
+		return local_fail(session, to, -ENOENT);
+	if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode))
+		return through_take(session, remote, real);
+	return file_take(session, remote, real ? real : to, mode);
 }
 
 static int copy_out(struct session *session, const struct remote *remote, const char *to)
@@ -334,7 +370,7 @@ static int copy_out(struct session *session, const struct remote *remote, const 
 		to = path;
 	}
 	return row.type == DSEC_FILE_TYPE_FOLDER ? tree_take(session, remote, to) :
-						   file_take(session, remote, to, row.mode);
+						   one_take(session, remote, to, row.mode);
 }
 
 /* ---- before a program runs ---- */

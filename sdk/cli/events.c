@@ -372,7 +372,7 @@ static int events_show(struct session *session, struct dsec_subscribe_opts *opts
 	r = events_follow(session, opts, event_show, (void *)options);
 	if (r == -ETIMEDOUT)
 		return EXIT_TIMED_OUT;
-	return r == 0 ? 0 : EXIT_TROUBLE;
+	return r == 0 || r == STOPPED ? 0 : EXIT_TROUBLE; /* what stdout did is told by main() */
 }
 
 int verb_events(const struct options *options)

@@ -44,7 +44,7 @@ struct param {
 #define FILES	    (VERB_CP | VERB_LS | VERB_CAT | VERB_FILE)
 #define S	    1000ull
 #define DAY_MS	    (86400 * S)
-#define YEAR_MS	    (366 * DAY_MS)
+#define TTL_MS_MAX  (30 * DAY_MS)
 
 static const struct param params[] = {
 	{ "address", 'H', PARAM_TEXT, VERB_ALL, FIELD(address), 0, 0, "ADDRESS",
@@ -127,12 +127,12 @@ static const struct param params[] = {
 	{ "inodes", 0, PARAM_NUMBER, MADE, FIELD(inodes), 16, 1ull << 31, "N",
 	  "files it may make" },
 	{ "hostname", 0, PARAM_TEXT, MADE, FIELD(hostname), 0, 0, "NAME", "its host name" },
-	{ "ttl", 0, PARAM_TIME, MADE, FIELD(ttl_ms), S, YEAR_MS, "TIME", "destroyed after" },
-	{ "idle-ttl", 0, PARAM_TIME, MADE, FIELD(idle_ttl_ms), S, YEAR_MS, "TIME",
+	{ "ttl", 0, PARAM_TIME, MADE, FIELD(ttl_ms), S, TTL_MS_MAX, "TIME", "destroyed after" },
+	{ "idle-ttl", 0, PARAM_TIME, MADE, FIELD(idle_ttl_ms), S, TTL_MS_MAX, "TIME",
 	  "destroyed when nothing was asked of it for" },
-	{ "ttl", 0, PARAM_TIME, VERB_CHANGE, FIELD(ttl_ms), 0, 30 * DAY_MS, "TIME",
+	{ "ttl", 0, PARAM_TIME, VERB_CHANGE, FIELD(ttl_ms), 0, TTL_MS_MAX, "TIME",
 	  "destroyed after, from now on; 0: the engine's default" },
-	{ "idle-ttl", 0, PARAM_TIME, VERB_CHANGE, FIELD(idle_ttl_ms), 0, 30 * DAY_MS, "TIME",
+	{ "idle-ttl", 0, PARAM_TIME, VERB_CHANGE, FIELD(idle_ttl_ms), 0, TTL_MS_MAX, "TIME",
 	  "destroyed when nothing was asked of it for; 0: never" },
 	{ "on-timeout", 0, PARAM_CHOICE, MADE | VERB_CHANGE, FIELD(on_timeout), 0, 0,
 	  "destroy|pause", "what its ttl brings" },
@@ -140,7 +140,7 @@ static const struct param params[] = {
 	  NULL, "go without limits that this host cannot enforce" },
 	{ "fresh-root", 0, PARAM_ON, MADE, FIELD(fresh_root), 0, 0, NULL,
 	  "never on a root file system that was used before" },
-	{ "count", 0, PARAM_NUMBER, VERB_CREATE, FIELD(count), 1, 1 << 20, "N", "how many" },
+	{ "count", 0, PARAM_NUMBER, VERB_CREATE, FIELD(count), 1, 1 << 15, "N", "how many" },
 	{ "images", 0, PARAM_TEXT, VERB_RUN, FIELD(images), 0, 0, "DIR",
 	  "images of an engine started for this: /var/lib/dsec/images" },
 	{ "rm", 0, PARAM_ON, VERB_RUN, FIELD(remove), 0, 0, NULL,

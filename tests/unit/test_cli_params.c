@@ -138,7 +138,7 @@ Test(cli_params, what_is_out_of_range_is_told_the_range)
 		{ "--pids 0 x -- y", "--pids: '0' is not from 1 to 4194304" },
 		{ "--timeout 25h x -- y", "--timeout: '25h' is not from 1ms to 1d" },
 		{ "--output-max 5M x -- y", "--output-max: '5M' is not from 1 to 4M" },
-		{ "--ttl 1ms x -- y", "--ttl: '1ms' is not from 1s to 366d" },
+		{ "--ttl 1ms x -- y", "--ttl: '1ms' is not from 1s to 30d" },
 		{ "--memory 99999999999999999999 x -- y",
 		  "--memory: '99999999999999999999' is not from 1M to 64T" },
 	};

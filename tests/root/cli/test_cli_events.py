@@ -56,6 +56,21 @@ class EventsTest(EngineFixture):
         self.assertEqual((told[0]["event"], told[0]["reset"]), ("gap", True))
         self.assertEqual(told[1]["event"], "creating")
 
+    def test_who_reads_no_further_is_no_failure(self):
+        for _ in range(3):
+            self.good("rm", self.create())
+        read, write = os.pipe()
+        os.close(read)
+        ran = subprocess.run([DSEC, "-H", self.address, "events"], stdout=write,
+                             stderr=subprocess.PIPE, timeout=30)
+        os.close(write)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        with open("/dev/full", "w") as full:
+            ran = subprocess.run([DSEC, "-H", self.address, "events"], stdout=full,
+                                 stderr=subprocess.PIPE, timeout=30)
+        self.assertEqual((ran.returncode, ran.stderr),
+                         (125, b"dsec: stdout: No space left on device\n"))
+
     def test_what_makes_no_sense_is_refused_by_name(self):
         for words, said in (
             (("--kind", "sleeping"), b"no kind 'sleeping'"),
