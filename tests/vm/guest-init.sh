@@ -6,7 +6,7 @@
 # The root is the host's, read-only, with file systems of the guest's own over /dev, /proc, /run,
 # /sys, /tmp and /var/tmp. Of the initramfs, /vm/environment says which folders below these are to
 # be the host's all the same: HOST_FOLDERS; and /vm/command is what to run.
-# $VM_RESULTS is a port for what the command has to tell the harness besides its output.
+# $VM_TALK is a port for what the command and the harness have to tell each other.
 # Must hold: the status port gets one line, the command's exit status, only after the command ended.
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -100,7 +100,7 @@ PATH=/run/vm:$PATH
 rest_mount
 ulimit -Hn 524288
 output=$(port output)
-env -i VM_RESULTS="$(port results)" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8 \
+env -i VM_TALK="$(port talk)" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LANG=C.UTF-8 \
 	setsid sh /run/vm/command </dev/null >"$output" 2>&1 &
 wait $!
 echo $? >"$(port status)"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""In the guest: runs the tests of a plan one after the other. Called by ladder.py.
+"""In the guest: runs the tests that the harness gives it, one after the other. Called by ladder.py.
 
-    guest_ladder.py PLAN CACHE
+    guest_ladder.py CACHE
 
-PLAN is a JSON list of {name, command, environment, timeout_s}; CACHE a folder with the minimal
-image, which takes long to make here. What came of each test goes to $VM_RESULTS as one JSON line
-{name, status, seconds, output}, as soon as it ended; a line of it for people to standard output.
-A test that leaves a process, a cgroup or a BPF pin has failed, whatever it says.
+CACHE is a folder with the minimal image, which takes long to make here. Through $VM_TALK comes one
+JSON line {name, command, environment, timeout_s, settle_s} for each test, an empty one when there
+is none any more; for the first, and for each next one, is asked by a line: {}, then what came of the
+last, {name, status, seconds, output}. A line of it for people goes to standard output.
+A test that leaves anything behind (see held()) has failed, whatever it says; what it left is removed.
 """
 import json
 import os
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 
 CACHED = (".minimal.stamp", "minimal.erofs", "minimal.json", "root-minimal")
-OUTPUT_MAX, SETTLE_S = 64 * 1024, 10
+OUTPUT_MAX = 64 * 1024
 TIMED_OUT, PASSED, SKIPPED, FAILED = 124, 0, 77, 1
 
 
@@ -46,27 +47,70 @@ def processes():
     return found
 
 
+def lines_of(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60).stdout.splitlines()
+
+
+def mounts():
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+
+
 def held():
-    """What a test can leave, each as one line."""
-    cgroups = {f"cgroup {path}" for path in Path("/sys/fs/cgroup").glob("dsec*")}
-    pins = {f"pin {path}" for path in Path("/sys/fs/bpf").glob("dsec/*")}
-    return processes() | cgroups | pins
+    """What a test can leave, each as one line: its kind, its name."""
+    found = {
+        "cgroup": Path("/sys/fs/cgroup").glob("dsec*"),
+        "pin": [*Path("/sys/fs/bpf").iterdir(), *Path("/run/dsec").glob("*/bpf/*")],
+        # The folder of locks of uid ranges stays for the next engine.
+        "run": [*Path("/run").glob("dsec*.sock"),
+                *(path for path in Path("/run/dsec").glob("*") if path.name != "uids")],
+        "mount": mounts(),
+        "netns": Path("/run/netns").glob("*"),
+        "loop": lines_of("losetup", "--noheadings", "--list", "--output", "NAME"),
+    }
+    return processes() | {f"{kind} {name}" for kind, names in found.items() for name in names}
 
 
-def left_since(before):
-    end = time.monotonic() + SETTLE_S
+def left_since(before, settle_s):
+    end = time.monotonic() + settle_s
     while (left := held() - before) and time.monotonic() < end:
         time.sleep(0.2)
     return sorted(left)
 
 
-def processes_end(left):
-    for line in left:
-        if line.startswith("process "):
-            try:
-                os.kill(int(line.split()[1]), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+def cgroup_remove(name):
+    try:
+        (Path(name) / "cgroup.kill").write_text("1")
+    except OSError:
+        pass
+    for _ in range(20):
+        if subprocess.run(["find", name, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"],
+                          stderr=subprocess.DEVNULL, timeout=60).returncode == 0:
+            return
+        time.sleep(0.1)
+
+
+def remove(kind, name):
+    if kind == "process":
+        try:
+            os.kill(int(name.split()[0]), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    elif kind == "cgroup":
+        cgroup_remove(name)
+    else:
+        command = {"pin": ["rm", "-rf"], "mount": ["umount", "--lazy"], "netns": ["umount", "--lazy"],
+                   "loop": ["losetup", "--detach"], "run": ["rm", "-rf", "--one-file-system"]}[kind]
+        subprocess.run([*command, name], stderr=subprocess.DEVNULL, timeout=60)
+        if kind == "netns":
+            Path(name).unlink(missing_ok=True)
+
+
+def left_remove(left):
+    """The deepest mounts first, and folders after what is mounted in them."""
+    order = ["process", "cgroup", "pin", "netns", "mount", "loop", "run"]
+    rows = [line.split(" ", 1) for line in left]
+    for kind, name in sorted(rows, key=lambda row: (order.index(row[0]), -row[1].count("/"))):
+        remove(kind, name)
 
 
 def test_run(test, environment):
@@ -96,26 +140,31 @@ def why(status, output):
     return {PASSED: "passed", TIMED_OUT: "timed out"}.get(status, f"FAILED ({status})")
 
 
+def next_test(talk, row):
+    """Tells what came of the last, and waits for the next; None: there is none."""
+    data = json.dumps(row).encode() + b"\n"
+    while data:
+        data = data[talk.write(data):]
+    line = talk.readline().strip()
+    return json.loads(line) if line else None
+
+
 def main():
-    plan = json.loads(Path(sys.argv[1]).read_text())
-    environment = dict(os.environ) | {"XDG_CACHE_HOME": str(cache_fill(Path(sys.argv[2])))}
-    results = os.open(environment.pop("VM_RESULTS"), os.O_WRONLY)
-    failed = 0
-    for test in plan:
-        before, began = held(), time.monotonic()
-        status, output = test_run(test, environment)
-        if left := left_since(before):
-            output += "\n".join(["left behind:", *left, ""])
-            processes_end(left)
-            status = status or FAILED
-        seconds = time.monotonic() - began
-        failed += status not in (PASSED, SKIPPED)
-        row = {"name": test["name"], "status": status, "seconds": round(seconds, 1),
-               "output": output}
-        data = json.dumps(row).encode() + b"\n"
-        while data:
-            data = data[os.write(results, data):]
-        print(f"{test['name']}: {why(status, output)}, {seconds:.0f} s", flush=True)
+    environment = dict(os.environ) | {"XDG_CACHE_HOME": str(cache_fill(Path(sys.argv[1])))}
+    failed, row = 0, {}
+    with open(environment.pop("VM_TALK"), "r+b", buffering=0) as talk:
+        while test := next_test(talk, row):
+            before, began = held(), time.monotonic()
+            status, output = test_run(test, environment)
+            if left := left_since(before, test["settle_s"]):
+                output += "\n".join(["left behind:", *left, ""])
+                left_remove(left)
+                status = status or FAILED
+            seconds = time.monotonic() - began
+            failed += status not in (PASSED, SKIPPED)
+            row = {"name": test["name"], "status": status, "seconds": round(seconds, 1),
+                   "output": output}
+            print(f"{test['name']}: {why(status, output)}, {seconds:.0f} s", flush=True)
     return 1 if failed else 0
 
 

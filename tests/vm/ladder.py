@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The ladder: the root suite on other kernels, in QEMU guests.
 
-    ladder.py run SERIES...          boots three guests for the first and one for each other, as many
-                                     at once as there are CPUs, and runs in them every test that
-                                     CTest knows as root or hostile
+    ladder.py run SERIES...          boots guests, as many at once as there are CPUs, first those
+                                     of the first kernel; they take its tests one by one from one
+                                     list: every test that CTest knows as root or hostile
     ladder.py report SERIES NAME     one test's end in that guest: its output and its status
 
 $DSEC_BUILD is the build; what came of the tests is kept in its folder `ladder`. The list comes from
@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -33,7 +34,8 @@ LABELS = "^(root|hostile)$"
 SLOWNESS = 8
 LIMIT_S, TEST_LIMIT_S, LOG_LINES = 1500, 300, 40
 PYTHON = re.compile(r".*/python3[.0-9]*")
-FIRST_PARTS = 3  # guests that share the first kernel's tests, which are the most
+GUESTS_MAX = 4  # at once, of one kernel
+SETTLE_S = 10  # for what a test has to end by itself, after it
 GUEST = "guest"  # guest_tests.py: what only a guest can show
 PASSED, FAILED, SKIPPED = 0, 1, 77
 
@@ -75,7 +77,7 @@ def plan_make(series, image):
     guest = [TOP / "tests/run-test", "--root", "--program", "--"]
     guest += ["/usr/bin/python3", "-B", HERE / "guest_tests.py", BUILD, image]
     plan = [{"name": GUEST, "command": list(map(str, guest)), "environment": [],
-             "timeout_s": TEST_LIMIT_S}]
+             "timeout_s": TEST_LIMIT_S, "settle_s": SETTLE_S}]
     for name, (command, properties) in tests.items():
         labels = properties.get("LABELS", [])
         if not any(re.match(LABELS, label) for label in labels):
@@ -86,7 +88,7 @@ def plan_make(series, image):
             wrong.append(f"nobody would report {name}: configure again")
         plan.append({"name": name, "command": list(map(python_own, command)),
                      "environment": properties.get("ENVIRONMENT", []),
-                     "timeout_s": TEST_LIMIT_S})
+                     "timeout_s": TEST_LIMIT_S, "settle_s": SETTLE_S})
     return [test for test in plan if only.search(test["name"])], wrong
 
 
@@ -102,66 +104,105 @@ def results_read(path):
     return found
 
 
-def guest_run(series, shares, kernel, image):
-    """One guest from boot to end; returns what to say of it, and whether every test was run."""
-    share, of = shares
-    plan, wrong = plan_make(series, image)
-    if wrong:
-        return "\n".join(wrong), False
-    plan = plan[share::of]
-    name = f"{series}-{share + 1}"
-    path, results = FOLDER / f"{name}.plan", FOLDER / f"{name}.results"
-    path.write_text(json.dumps(plan, indent=1))
+class Share:
+    """The tests of one kernel: its guests take one after the other, the longest first as far as
+    that is known, and tell what came of them. Called by the threads of several guests."""
+
+    def __init__(self, series, tests, lasted):
+        self.series, self.total, self.waiting = series, len(tests), tests
+        self.lasted = lasted  # seconds of tests by their names, on whichever kernel
+        self.taken = {}  # names of tests by the names of guests
+        self.lock = threading.Lock()
+
+    def answer(self, guest, line):
+        """A line of guest_ladder.py's: keeps the row, if there is one, and gives the next test."""
+        row = json.loads(line)
+        with self.lock:
+            if row:
+                self.lasted[row["name"]] = row["seconds"]
+                with open(FOLDER / f"{guest}.results", "ab") as results:
+                    results.write(line)
+            if not self.waiting:
+                return b""
+            test = max(self.waiting, key=lambda test: self.lasted.get(test["name"], 0))
+            self.waiting.remove(test)
+            self.taken.setdefault(guest, []).append(test["name"])
+            return json.dumps(test).encode()
+
+
+def guest_run(share, name, kernel, image):
+    """One guest from boot to end; returns what to say of it, and whether what it took was run."""
+    if not share.waiting:
+        return f"{name}: nothing left for it", True
     command = ["env", f"DSEC_TEST_SLOWNESS={SLOWNESS}", "/usr/bin/python3", "-B",
-               HERE / "guest_ladder.py", path, image.parent]
+               HERE / "guest_ladder.py", image.parent]
     began = time.monotonic()
-    log = FOLDER / f"{name}.log"
+    log, results = FOLDER / f"{name}.log", FOLDER / f"{name}.results"
+    results.touch()
     guest = vm.Guest(command, kernel, timeout_s=LIMIT_S, folders=[TOP, BUILD, image.parent],
-                     results=results, output=log)
+                     answer=lambda line: share.answer(name, line), output=log)
     status = guest.run()
-    rows = results_read(results)
-    lines = [f"{name}: {len(rows)} of {len(plan)} tests in {time.monotonic() - began:.0f} s"]
+    rows, taken = results_read(results), share.taken.get(name, [])
+    lines = [f"{name}: {len(rows)} of {len(taken)} tests in {time.monotonic() - began:.0f} s"]
     if status == vm.BROKEN:
         lines += ["  the guest did not come to its end:", guest.console()]
-    if len(rows) < len(plan):
+    if len(rows) < len(taken):
         lines += log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-    for test in plan:
-        row = rows.get(test["name"])
+    for test in taken:
+        row = rows.get(test)
         state = f"{row['status']:4} {row['seconds']:6.1f} s" if row else "not run      "
-        lines.append(f"  {state}  {test['name']}")
-    lines += [f"  not run, {names.pattern}: {reason}"
-              for names, reason in exceptions(series).items()]
-    return "\n".join(lines), len(rows) == len(plan)
+        lines.append(f"  {state}  {test}")
+    return "\n".join(lines), status != vm.BROKEN and len(rows) == len(taken)
+
+
+def kernels_prepare(all_series):
+    found = {}
+    for series in all_series:
+        try:
+            found[series] = vm.prepare(series)
+        except vm.Unable as why:
+            (FOLDER / f"{series}.unable").write_text(str(why))
+            print(f"skipped: {why}")
+    return found
 
 
 def run(all_series):
     FOLDER.mkdir(exist_ok=True)
     for path in [*FOLDER.glob("*.unable"), *FOLDER.glob("*.results")]:
         path.unlink()
-    kernels = {}
-    for series in all_series:
-        try:
-            kernels[series] = vm.prepare(series)
-        except vm.Unable as why:
-            (FOLDER / f"{series}.unable").write_text(str(why))
-            print(f"skipped: {why}")
+    kernels = kernels_prepare(all_series)
     if not kernels:
         return SKIPPED
     made = subprocess.run(
         [TOP / "loadgen/image.sh", "--minimal"], stdout=subprocess.PIPE, check=True, timeout=600
     )
     image = Path(made.stdout.decode().strip()).resolve()
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as guests:
-        ends = []
+    lanes, lasted, ends, shares = os.cpu_count(), {}, [], []
+    with concurrent.futures.ThreadPoolExecutor(lanes) as guests:
         for series, kernel in kernels.items():
-            parts = FIRST_PARTS if series == all_series[0] else 1
-            ends += [guests.submit(guest_run, series, (share, parts), kernel, image)
-                     for share in range(parts)]
+            plan, wrong = plan_make(series, image)
+            if wrong:
+                print("\n".join(wrong))
+                return FAILED
+            shares.append(Share(series, plan, lasted))
+            ends += [guests.submit(guest_run, shares[-1], f"{series}-{at + 1}", kernel, image)
+                     for at in range(min(lanes, GUESTS_MAX, len(plan)))]
         told = [end.result() for end in ends]
     for text, _ in told:
         print(text)
-    print(f"Tested: {len(told)}")
-    return PASSED if all(complete for _, complete in told) else FAILED
+    return shares_judge(shares, told)
+
+
+def shares_judge(shares, told):
+    """What was run, and what was not: excepted, or left by guests that broke."""
+    for share in shares:
+        for names, reason in exceptions(share.series).items():
+            print(f"  not run on {share.series}, {names.pattern}: {reason}")
+        for test in share.waiting:
+            print(f"  not run on {share.series}: {test['name']}")
+    print(f"Tested: {sum(share.total - len(share.waiting) for share in shares)}")
+    complete = all(whole for _, whole in told) and not any(share.waiting for share in shares)
+    return PASSED if complete else FAILED
 
 
 def is_of_this_build(path):

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""vm.py itself: what it returns, what a guest cannot do, and that QEMU ends whatever happens."""
+"""vm.py itself: what it returns, what a guest cannot do, and that QEMU ends whatever happens; and
+guest_ladder.py: what a test leaves is told, fails it and is not there for the next."""
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +11,42 @@ import time
 import unittest
 from pathlib import Path
 
+import vm
+
 HERE = Path(__file__).resolve().parent
 VM = [sys.executable, "-B", HERE / "vm.py"]
 RUN_S, GONE_S = 120, 10
 SERIES = sys.argv[1]
 SKIPPED, BROKEN = 77, 125
+# One of each kind; in the guest only. Pins: a map of bpftool's, where a bpffs is the host's and where
+# an engine mounts its own.
+LITTER = """
+set -e
+mkdir -p /run/dsec/left-b/bpf /run/dsec/uids /run/netns /sys/fs/cgroup/dsec-left/below
+setsid sleep 600 >/dev/null 2>&1 </dev/null &
+(echo 0 >/sys/fs/cgroup/dsec-left/below/cgroup.procs; exec setsid sleep 601 >/dev/null 2>&1) &
+mount -t bpf bpf /run/dsec/left-b/bpf
+mkdir /sys/fs/bpf/dsec-left-a /run/dsec/left-b/bpf/dsec-left-b
+for at in /sys/fs/bpf/dsec-left-a /run/dsec/left-b/bpf/dsec-left-b; do
+	bpftool map create $at/map type array key 4 value 4 entries 1 name left
+done
+touch /run/dsec.sock /run/dsec/uids/1
+mkdir /tmp/left-mount
+mount -t tmpfs left /tmp/left-mount
+ip netns add dsec-left
+truncate -s 1M /tmp/left-loop
+losetup -f /tmp/left-loop
+"""
+LEFT = ("process ", "cgroup /sys/fs/cgroup/dsec-left", "pin /sys/fs/bpf/dsec-left-a",
+        "pin /run/dsec/left-b/bpf/dsec-left-b", "mount /run/dsec/left-b/bpf", "run /run/dsec.sock",
+        "run /run/dsec/left-b", "mount /tmp/left-mount", "netns /run/netns/dsec-left",
+        "loop /dev/loop")
+# The next test sees none of it.
+CLEAN = """
+! pgrep -x sleep && ! test -e /sys/fs/cgroup/dsec-left && ! test -e /sys/fs/bpf/dsec-left-a &&
+! test -e /run/dsec/left-b && ! test -e /run/dsec.sock && ! test -e /run/netns/dsec-left &&
+! grep left /proc/mounts && test -z "$(losetup -a)" && test -e /run/dsec/uids/1
+"""
 
 
 def qemus(folder):
@@ -63,6 +96,34 @@ class HarnessTest(unittest.TestCase):
         self.assertFalse({"written", "there"} & set(lines), lines)
         self.assertEqual(list(self.folder.iterdir()), [])
         self.assertEqual(qemus(self.folder), [])
+
+    def test_what_a_test_leaves_fails_it_and_is_removed(self):
+        cache = self.folder / "cache"
+        cache.mkdir()
+        for name in (".minimal.stamp", "minimal.erofs", "minimal.json", "root-minimal"):
+            (cache / name).touch()
+        waiting = [{"name": name, "command": ["sh", "-c", script], "environment": [],
+                    "timeout_s": RUN_S, "settle_s": 1}
+                   for name, script in (("clean", "exit 0"), ("litter", LITTER), ("next", CLEAN))]
+        rows = []
+
+        def answer(line):
+            rows.append(json.loads(line))
+            return json.dumps(waiting.pop(0)).encode() if waiting else b""
+
+        guest = vm.Guest(["/usr/bin/python3", "-B", HERE / "guest_ladder.py", cache],
+                         vm.prepare(SERIES), timeout_s=RUN_S, answer=answer, output="/dev/null",
+                         folders=[HERE.parents[1], self.folder])
+        self.assertEqual(guest.run(), 1, guest.console())
+        told = {row["name"]: row for row in rows if row}
+        self.assertEqual({name: row["status"] for name, row in told.items()},
+                         {"clean": 0, "litter": 1, "next": 0}, told)
+        left = told["litter"]["output"].partition("left behind:\n")[2].splitlines()
+        for start in LEFT:
+            self.assertTrue(any(line.startswith(start) for line in left), (start, told["litter"]))
+        # What was there before is not held against it.
+        self.assertEqual({line.split()[0] for line in left}, {line.split()[0] for line in LEFT})
+        self.assertEqual(sum(line.startswith("process ") for line in left), 2, left)
 
     def test_a_guest_that_does_not_end_is_ended(self):
         vm = self.start("--timeout", "0", "--boot", "6", "--", "sleep", "600")

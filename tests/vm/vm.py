@@ -10,9 +10,11 @@ command: what its console said last is shown. Whatever happens, QEMU is gone aft
 nothing of the guest is left. --prepare: only sees to it that a guest can be run.
 """
 import argparse
+import contextlib
 import os
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -86,7 +88,7 @@ def disk_make(path, mib, *command):
 ACCELERATOR = "tcg,thread=single"
 
 
-def qemu_command(folder, kernel, memory_mib):
+def qemu_command(folder, kernel, memory_mib, talk_fd):
     def disk(name):
         return f"if=virtio,format=raw,cache=unsafe,file={folder / name}"
 
@@ -104,8 +106,8 @@ def qemu_command(folder, kernel, memory_mib):
         *("-device", "virtserialport,chardev=output,name=output"),
         *("-chardev", f"file,id=status,path={folder / 'status'}"),
         *("-device", "virtserialport,chardev=status,name=status"),
-        *("-chardev", f"file,id=results,path={folder / 'results'}"),
-        *("-device", "virtserialport,chardev=results,name=results"),
+        *("-chardev", f"socket,id=talk,fd={talk_fd}"),
+        *("-device", "virtserialport,chardev=talk,name=talk"),
         *("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap"),
         *("-device", "virtio-9p-pci,fsdev=host,mount_tag=host"),
     ]
@@ -117,9 +119,21 @@ def output_copy(pipe, output):
         output.flush()
 
 
-def qemu_run(command, timeout_s, output):
+def talk_serve(talk, answer):
+    """Answers the guest's lines until QEMU closes its end."""
+    with talk, talk.makefile("rwb", buffering=0) as lines:
+        try:
+            while (line := lines.readline()).endswith(b"\n"):
+                talk.sendall(answer(line) + b"\n")
+        except OSError:
+            pass  # it was killed
+
+
+def qemu_run(command, timeout_s, output, pass_fd):
     """Runs QEMU to its end; says whether that came in time."""
-    qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    qemu = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            pass_fds=[pass_fd])
+    os.close(pass_fd)
     copier = threading.Thread(target=output_copy, args=[qemu.stdout, output], daemon=True)
     copier.start()
     try:
@@ -148,13 +162,13 @@ def prepare(series):
 
 
 class Guest:
-    """One guest for one command. `results` is where what it writes to $VM_RESULTS goes, `output`
-    where its output goes, standard output if none is given; both are paths."""
+    """One guest for one command. `answer` is what answers the lines (bytes) that it writes to
+    $VM_TALK; `output` the path where its output goes, standard output if none is given."""
 
     def __init__(self, command, kernel, memory_mib=2560, timeout_s=600, boot_s=BOOT_S, folders=(),
-                 results=None, output=None):
+                 answer=lambda line: b"", output=None):
         self.kernel, self.memory_mib, self.limit_s = kernel, memory_mib, timeout_s + boot_s
-        self.results, self.output = results, output
+        self.answer, self.output = answer, output
         self.last_words = ""
         self.files = {
             "environment": f"HOST_FOLDERS={shlex.quote(' '.join(host_folders(folders)))}\n",
@@ -168,9 +182,7 @@ class Guest:
             (folder / "initramfs").write_bytes(initramfs(self.kernel, self.files))
             disk_make(folder / "disk", DISK_MIB, "mke2fs", "-q", "-F", "-t", "ext4")
             disk_make(folder / "swap", SWAP_MIB, "mkswap")
-            in_time = self.boot(qemu_command(folder, self.kernel, self.memory_mib))
-            if self.results and (folder / "results").exists():
-                shutil.copy(folder / "results", self.results)
+            in_time = self.boot(folder)
             status = (folder / "status").read_text().strip() if (folder / "status").exists() else ""
             if status.isdigit():
                 return int(status)
@@ -180,11 +192,17 @@ class Guest:
                                        text.splitlines()[-CONSOLE_LINES:])
             return BROKEN
 
-    def boot(self, command):
-        if not self.output:
-            return qemu_run(command, self.limit_s, sys.stdout.buffer)
-        with open(self.output, "wb") as output:
-            return qemu_run(command, self.limit_s, output)
+    def boot(self, folder):
+        ours, talk = socket.socketpair()
+        server = threading.Thread(target=talk_serve, args=[ours, self.answer], daemon=True)
+        server.start()
+        fd = talk.detach()
+        command = qemu_command(folder, self.kernel, self.memory_mib, fd)
+        with open(self.output, "wb") if self.output else contextlib.nullcontext(
+                sys.stdout.buffer) as output:
+            in_time = qemu_run(command, self.limit_s, output, fd)
+        server.join(10)
+        return in_time
 
     def console(self):
         """After BROKEN: why, and what the guest's console said last."""
