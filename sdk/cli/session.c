@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/json.h"
@@ -15,7 +17,9 @@
 enum {
 	ARENA_BYTES = 4 << 20 /* stdin goes in one piece */,
 	LINE_BYTES_MAX = 1024,
-	ANSWER_GRACE_MS = 1000
+	ANSWER_GRACE_MS = 1000,
+	TURN_MS = 10000, /* for a place among the clients, */
+	PAUSE_MS = 20,	 /* which is asked for so often */
 };
 
 /* ---- what failed ---- */
@@ -138,6 +142,29 @@ static int token_read(struct session *session, const char *path)
 	return -EKEYREJECTED;
 }
 
+static int64_t clock_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail */
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/*
+ * As many clients as there may be: where commands come in bursts one of them goes soon. Not all of
+ * them come again at once.
+ */
+static int open_in_turn(struct session *session, const struct dsec_open_opts *opts)
+{
+	const struct timespec pause = { .tv_nsec = (PAUSE_MS + getpid() % PAUSE_MS) * 1000000l };
+	const int64_t end_ms = clock_ms() + (opts->connect_ms ? opts->connect_ms : TURN_MS);
+	int r;
+
+	while ((r = dsec_open(opts, &session->d)) == -EBUSY && clock_ms() < end_ms)
+		(void)nanosleep(&pause, NULL); /* a signal only makes it shorter */
+	return r;
+}
+
 int session_connect(struct session *session, struct dsec_open_opts *opts, bool *ret_named)
 {
 	const struct options *options = session->options;
@@ -149,7 +176,7 @@ int session_connect(struct session *session, struct dsec_open_opts *opts, bool *
 	opts->tenant = options->tenant;
 	*ret_named = address_given(options) || options->tenant || options->token_file;
 	session->is_private = address_is_private(session->options);
-	return dsec_open(opts, &session->d);
+	return open_in_turn(session, opts);
 }
 
 static int status_file_open(struct session *session)

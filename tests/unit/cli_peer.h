@@ -17,6 +17,7 @@ struct script {
 	struct dsec_wire_create create; /* the last one */
 	struct dsec_wire_id destroyed_id;
 	bool refuse;
+	uint32_t refusals; /* of connections, before the first that is served */
 	/* of an exec whose stdin is a stream: it is answered at the stream's end */
 	struct dsec_ring_request exec;
 	char exec_payload[1024], input[512];

@@ -315,3 +315,33 @@ Test(cli_failures, check_without_an_engine_reports_the_instance_it_was_asked_for
 	cr_assert_eq(ran.status, 0, "%s%s", ran.out, ran.err);
 	cr_assert_not_null(strstr(ran.out, "at instance clitest-none"));
 }
+
+static void welcome_refuse(struct peer *peer, struct dsec_ring_welcome *welcome)
+{
+	const struct script *script = peer->options.state;
+
+	if (peer->connection >= script->refusals)
+		return;
+	welcome->code = DSEC_REFUSED;
+	(void)snprintf(welcome->text, sizeof(welcome->text), "as many clients as there may be");
+}
+
+/* Of a burst of commands: the engine has no room for one of them, until another one goes. */
+Test(cli_failures, a_command_waits_for_its_turn_among_clients_and_not_for_ever)
+{
+	struct script script = { .refusals = 3, .result = { .reason = DSEC_EXIT } };
+	struct peer_options options = {
+		.serve = cli_serve, .welcome = welcome_refuse, .connections = 4, .state = &script
+	};
+	struct peer *peer = peer_start(DSEC_TRANSPORT_RING, &options);
+	struct ran ran = cli_run_at(peer->address, "", "exec name:web -- prog");
+
+	cr_assert_eq(ran.status, 0, "%s", ran.err);
+	peer_stop(peer);
+	script.refusals = options.connections = 100;
+	peer = peer_start(DSEC_TRANSPORT_RING, &options);
+	ran = cli_run_at(peer->address, "", "ps --timeout 100ms");
+	cr_assert_eq(ran.status, 125);
+	cr_assert_not_null(strstr(ran.err, "as many clients as there may be"), "%s", ran.err);
+	peer_stop(peer);
+}
