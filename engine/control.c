@@ -395,7 +395,9 @@ static void signal_came(struct io_op *op, int res)
 {
 	struct control *control = container_of(op, struct control, signal);
 
-	if (res == sizeof control->signal_info)
+	if (res == sizeof control->signal_info && control->signal_info.ssi_signo == SIGHUP)
+		(void)control_read_services(control); /* it said why not */
+	else if (res == sizeof control->signal_info)
 		control_stop(control, strsignal((int)control->signal_info.ssi_signo));
 	if (res != -ECANCELED)
 		io_read(control->io, op, control->signal_fd, &control->signal_info,

@@ -18,7 +18,6 @@
 #include "dsec/ring.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
-#include "engine/policy/services.h"
 #include "engine/engine.h"
 #include "engine/request/records.h"
 #include "engine/sandbox/network.h"
@@ -117,18 +116,19 @@ static void policies_keep(struct control *control)
 		log_info("policies restored count=%u", count);
 }
 
-static int services_start(struct control *control)
+int control_read_services(struct control *control)
 {
 	const char *path = control->config->services_path;
 	char why[SERVICES_WHY_BYTES];
-	int r = path ? services_read(path, &control->policies.services, why) : 0;
+	int r = path ? policies_read_services(&control->policies, path, why) : 0;
 
 	if (r < 0)
-		log_error("services not read path=\"%s\" err=%s: %s", path, strerror(-r), why);
+		log_error("services not read path=\"%s\" err=%s: %s%s", path, strerror(-r), why,
+			  control->policies.services ? ", continuing with those before" : "");
 	else if (path)
-		log_info("services read path=\"%s\" count=%u", path,
+		log_info("services %s path=\"%s\" count=%u", r ? "read" : "are as before", path,
 			 control->policies.services->count);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 /* After the guard, which says how each rule is enforced. */
@@ -147,7 +147,7 @@ static int policies_start(struct control *control)
 		.drop = guard_policy_drop,
 	};
 	control->policies.enforcer = &control->enforcer;
-	r = services_start(control);
+	r = control_read_services(control);
 	if (r < 0)
 		return r;
 	r = policies_open(&control->policies, &mistake);
@@ -168,12 +168,12 @@ static int signals_open(int *ret_fd)
 	sigemptyset(&wanted);
 	sigaddset(&wanted, SIGTERM);
 	sigaddset(&wanted, SIGINT);
+	sigaddset(&wanted, SIGHUP);
 	fd = signalfd(-1, &wanted, SFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	sigaddset(&wanted, SIGCHLD); /* children are waited for by pid */
-	sigaddset(&wanted, SIGPIPE); /* writes say EPIPE */
-	sigaddset(&wanted, SIGHUP);
+	sigaddset(&wanted, SIGCHLD);	       /* children are waited for by pid */
+	sigaddset(&wanted, SIGPIPE);	       /* writes say EPIPE */
 	sigprocmask(SIG_BLOCK, &wanted, NULL); /* threads inherit it */
 	*ret_fd = fd;
 	return 0;

@@ -62,3 +62,5 @@ void control_shards_stop(struct control *control);
 int control_stop_turn(struct control *control, uint64_t until_ns);
 /* At the end, when the shards have ended: waits until every worker was reaped, within limits. */
 void control_workers_end(struct control *control);
+/* Where an operator has any. It said why not, and then those that were read before stay. */
+int control_read_services(struct control *control);

@@ -243,6 +243,7 @@ static _Noreturn void engine_child(struct keeper *k, int channel_fd, int keeper_
 {
 	static const int defaults[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGPIPE };
 	const struct engine_handover handover = handover_of(k, channel_fd);
+	sigset_t mask = k->mask_before;
 
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM) < 0 || getppid() != keeper_pid)
 		_exit(KEEPER_EXIT_RESTART);
@@ -251,8 +252,9 @@ static _Noreturn void engine_child(struct keeper *k, int channel_fd, int keeper_
 	orphans_done(&k->orphans);
 	(void)close(k->signal_fd); /* the keeper's */
 	for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
-		(void)signal(defaults[i], SIG_DFL);	       /* valid signals */
-	(void)sigprocmask(SIG_SETMASK, &k->mask_before, NULL); /* as it was */
+		(void)signal(defaults[i], SIG_DFL); /* valid signals */
+	sigaddset(&mask, SIGHUP); /* until it is listened for: it must not end what starts */
+	(void)sigprocmask(SIG_SETMASK, &mask, NULL); /* else as it was */
 	exit(engine_run(k->config, &handover));
 }
 
@@ -383,7 +385,9 @@ static void signals_read(struct keeper *k)
 	while (read(k->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
 			stop_ask(k, (int)info.ssi_signo);
-		/* SIGHUP has no meaning yet and must not end sandboxes; SIGCHLD is below. */
+		else if (info.ssi_signo == SIGHUP && k->engine_pid)
+			(void)pidfd_send_signal(k->engine_pidfd, SIGHUP, NULL, 0); /* or it ended */
+		/* SIGCHLD is below. */
 	}
 	children_reap(k);
 }

@@ -330,6 +330,7 @@ static int service_add(const struct compiling *compiling, const struct policy_en
 				    "network.egress.allow: there is no service %s; there is %s",
 				    entry->text, known);
 	}
+	compiling->policy->has_services = true;
 	return service_places_add(compiling, entry, service, true) ?:
 		       service_places_add(compiling, entry, service, false);
 }

@@ -51,16 +51,18 @@ struct policy {
 	uint32_t phase_count;
 	struct policy_entry *entries; /* with those of what it extends, for who extends it */
 	uint32_t entry_count;
-	char *document; /* as it was loaded */
+	bool has_services; /* some of its places are those of services */
+	char *document;	   /* as it was loaded */
 	size_t document_bytes;
 	char *strings;
 	size_t strings_used, strings_room;
 	/* the table's, see policies.h */
-	uint32_t base;	 /* number of what it extends; 0: nothing */
-	uint32_t tenant; /* whose it is; POLICY_EVERYBODYS */
-	bool is_stale;	 /* found no more: freed once it has no users */
-	uint32_t users;	 /* atomic */
-	uint32_t held;	 /* atomic, enum policy_held */
+	uint32_t base;	   /* number of what it extends; 0: nothing */
+	uint32_t services; /* number of the reading that its places are of; 0: of none */
+	uint32_t tenant;   /* whose it is; POLICY_EVERYBODYS */
+	bool is_stale;	   /* found no more: freed once it has no users */
+	uint32_t users;	   /* atomic */
+	uint32_t held;	   /* atomic, enum policy_held */
 	uint64_t loaded_ns;
 	struct policy *next; /* in order of names */
 };

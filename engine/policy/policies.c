@@ -170,8 +170,32 @@ static int document_compile(const struct policy_table *table, const struct polic
 	policy->loaded_ns = request->now_ns;
 	levels_take(table, policy);
 	policy->base = base ? base->guard.number : 0;
+	policy->services = policy->has_services ? table->services->number : 0;
 	*ret = policy;
 	return 0;
+}
+
+int policies_read_services(struct policy_table *table, const char *folder,
+			   char ret_why[SERVICES_WHY_BYTES])
+{
+	struct services *services = NULL, *before = table->services;
+	int r = services_read(folder, &services, ret_why);
+
+	if (r < 0)
+		return r;
+	if (before && services_are_same(services, before)) {
+		services_free(services);
+		return 0;
+	}
+	services->number = before ? before->number + 1 : 1;
+	services->older = before;
+	table->services = services;
+	return 1;
+}
+
+bool policy_is_dated(const struct policy *policy, uint32_t services)
+{
+	return policy->has_services && policy->services != services;
 }
 
 int policies_open(struct policy_table *table, struct policy_mistake *mistake)
@@ -232,7 +256,8 @@ static uint32_t own_count(const struct policy_table *table, uint32_t tenant)
 
 static bool is_same(const struct policy *a, const struct policy *b)
 {
-	return a->base == b->base && a->document_bytes == b->document_bytes &&
+	return a->base == b->base && a->services == b->services &&
+	       a->document_bytes == b->document_bytes &&
 	       !memcmp(a->document, b->document, a->document_bytes);
 }
 
@@ -340,6 +365,8 @@ void policies_sweep(struct policy_table *table)
 {
 	struct policy **at = &table->policies;
 
+	if (table->services)
+		services_sweep(table->services);
 	while (*at) {
 		struct policy *policy = *at;
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "engine/policy/compile.h"
+#include "engine/policy/services.h"
 
 #define POLICY_DEFAULT "default"
 
@@ -29,7 +30,6 @@ struct policy_store {
 };
 
 struct guard;
-struct services;
 
 /* What enforces policies on this host, by versions. */
 struct policy_enforcer {
@@ -52,7 +52,7 @@ struct policy_table {
 	struct policy *policies; /* all, with those that are stale, in order of names */
 	uint32_t numbers;	 /* given so far */
 	const struct policy_enforcer *enforcer; /* NULL: there is none. Set before opening */
-	struct services *services;		/* the same; they outlive the policies */
+	struct services *services; /* those read last; NULL: none. They outlive the policies */
 	const struct policy_store *store; /* tenants' own outlive the table; NULL: they do not */
 };
 
@@ -66,6 +66,15 @@ struct policy_request {
 	bool is_restored; /* it was looked at once: its phases' policies may come after it */
 };
 
+/*
+ * The services of a folder are those that are named from now on; policies that are there keep the
+ * places they have until they are loaded again. 1; 0: they are as they were; or what
+ * services_read() says, and they stay as they were.
+ */
+int policies_read_services(struct policy_table *table, const char *folder,
+			   char ret_why[SERVICES_WHY_BYTES]);
+/* By any thread: with that number of the table's services, it has places of an earlier reading. */
+bool policy_is_dated(const struct policy *policy, uint32_t services);
 /* The ready-made are compiled. -EBADMSG: one is wrong, and the mistake says which; -ENOMEM. */
 int policies_open(struct policy_table *table, struct policy_mistake *mistake);
 /* Nobody uses any of them. */

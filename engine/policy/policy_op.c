@@ -35,7 +35,8 @@ struct query {
 	uint32_t found_count;
 	/* what was sent of it */
 	uint32_t at, row; /* row of that policy: itself, its rules, its phases; of a service */
-	const struct services *services; /* NULL: none were asked for */
+	struct services *services; /* used; NULL: none were asked for */
+	uint32_t services_number;  /* of those that are named now */
 	size_t document_at;
 	uint32_t index;
 	char detail[80];
@@ -93,6 +94,13 @@ static int query_one(struct policy_table *table, struct query *query, uint32_t v
 	return r;
 }
 
+static void query_services(const struct policy_table *table, struct query *query)
+{
+	query->services = table->services;
+	if (query->services)
+		services_use(query->services);
+}
+
 void policy_query_run(struct mail *mail, void *owner)
 {
 	struct query *query = container_of(mail, struct query, mail);
@@ -101,8 +109,9 @@ void policy_query_run(struct mail *mail, void *owner)
 	const uint32_t verb = query->part->request->body.policy.verb;
 
 	query->now_ns = query->request.now_ns = io_clock_ns(control_io(control));
+	query->services_number = table->services ? table->services->number : 0;
 	if (verb == DSEC_POLICY_SERVICES)
-		query->services = table->services; /* which stay as they are */
+		query_services(table, query);
 	else if (verb == DSEC_POLICY_LIST)
 		query->result = query_list(table, query);
 	else if (verb == DSEC_POLICY_REMOVE)
@@ -159,7 +168,10 @@ static void row_emit(struct query *query, const struct policy *policy, uint32_t 
 	if (!row) {
 		wire.what = DSEC_POLICY_ITSELF;
 		wire.number = policy->guard.number;
-		wire.flags = policy->tenant == POLICY_EVERYBODYS ? DSEC_POLICY_READY_MADE : 0;
+		wire.flags = (policy->tenant == POLICY_EVERYBODYS ? DSEC_POLICY_READY_MADE : 0) |
+			     (policy_is_dated(policy, query->services_number) ?
+				      DSEC_POLICY_SERVICES_OLD :
+				      0);
 		wire.rules = rules;
 		wire.levels = policy->unenforced;
 		wire.users = __atomic_load_n(&policy->users, __ATOMIC_RELAXED) - 1; /* but ours */
@@ -298,6 +310,8 @@ static void query_end(struct query *query, const struct status *status)
 	part_end(part, NULL, &final);
 	for (uint32_t i = 0; i < query->found_count; i++)
 		policy_put(query->found[i]);
+	if (query->services)
+		services_put(query->services);
 	free(query->found);
 	free(query);
 }

@@ -1,7 +1,8 @@
 /*
- * Reads an operator's services. Called by control_open.c before policies are compiled, and by
- * tests. Must hold: every place is one that network.egress.allow takes; a mistake is told with its
- * file, its place and its field, and then there are no services at all.
+ * Reads an operator's services. Called by policies.c before policies are compiled and when they
+ * are to be read again, and by tests. Must hold: every place is one that network.egress.allow
+ * takes; a mistake is told with its file, its place and its field, and then there are no services
+ * at all.
  */
 #include "engine/policy/services.h"
 
@@ -290,11 +291,61 @@ int services_read(const char *folder, struct services **ret, char ret_why[SERVIC
 	return 0;
 }
 
-void services_free(struct services *services)
+static void reading_free(struct services *services)
 {
-	for (uint32_t i = 0; services && i < services->count; i++)
+	for (uint32_t i = 0; i < services->count; i++)
 		service_clear(&services->list[i]);
 	free(services);
+}
+
+void services_free(struct services *services)
+{
+	while (services) {
+		struct services *older = services->older;
+
+		reading_free(services);
+		services = older;
+	}
+}
+
+bool services_are_same(const struct services *a, const struct services *b)
+{
+	bool same = a->count == b->count;
+
+	for (uint32_t i = 0; same && i < a->count; i++) {
+		const struct service *x = &a->list[i], *y = &b->list[i];
+
+		same = !strcmp(x->name, y->name) && x->place_count == y->place_count;
+		for (uint32_t k = 0; same && k < x->place_count; k++)
+			same = !strcmp(x->places[k], y->places[k]);
+	}
+	return same;
+}
+
+void services_use(struct services *services)
+{
+	(void)__atomic_fetch_add(&services->users, 1, __ATOMIC_RELAXED);
+}
+
+void services_put(struct services *services)
+{
+	(void)__atomic_fetch_sub(&services->users, 1, __ATOMIC_RELEASE);
+}
+
+void services_sweep(struct services *services)
+{
+	struct services **at = &services->older;
+
+	while (*at) {
+		struct services *older = *at;
+
+		if (__atomic_load_n(&older->users, __ATOMIC_ACQUIRE)) {
+			at = &older->older;
+			continue;
+		}
+		*at = older->older;
+		reading_free(older);
+	}
 }
 
 const struct service *services_find(const struct services *services, const char *name)

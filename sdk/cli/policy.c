@@ -60,6 +60,8 @@ static json_t *itself_json(const struct dsec_policy_row *row)
 		(void)json_add_bytes(object, "tenant", row->tenant);
 	(void)json_object_set_new(object, "ready_made",
 				  json_boolean(row->flags & DSEC_POLICY_READY_MADE));
+	(void)json_object_set_new(object, "services_old",
+				  json_boolean(row->flags & DSEC_POLICY_SERVICES_OLD));
 	(void)json_object_set_new(object, "rule_count", json_integer(row->rules));
 	(void)json_object_set_new(object, "unenforced", json_integer(row->levels));
 	(void)json_object_set_new(object, "in_use", json_integer(row->users));
@@ -265,6 +267,9 @@ static int told_show(struct session *session, uint32_t verb, const struct told *
 			told->json, "document",
 			json_text((struct dsec_bytes){ told->document, told->document_bytes }));
 	session_tell(session, told->json);
+	if (json_is_true(json_object_get(told->json, "services_old")))
+		report_note(options,
+			    "%s has services as they were when it was loaded; load it again", name);
 	if (options->json)
 		return 0;
 	if (options->effective)

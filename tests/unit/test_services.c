@@ -157,3 +157,51 @@ Test(services, a_policy_has_the_places_of_what_it_names_and_unknown_ones_are_ref
 	table_close(table);
 	services_free(services);
 }
+
+Test(services, what_is_read_again_holds_for_what_is_loaded_again)
+{
+	static const char document[] = "name: x\nnetwork: {egress: {allow: [service: a]}}\n";
+	static const char plain[] = "name: y\n", child[] = "name: z\nextends: x\n";
+	char folder[] = "/tmp/dsec-services-XXXXXX", why[SERVICES_WHY_BYTES];
+	struct policy_table *table = table_open();
+	struct policy *x, *y, *again;
+	struct services *first;
+
+	cr_assert(mkdtemp(folder));
+	put(folder, "a.yaml", "name: a\nprotocol: https\nhosts: [one.example]\n");
+	cr_assert_eq(policies_read_services(table, folder, why), 1);
+	first = table->services;
+	x = loaded(table, document);
+	y = loaded(table, plain);
+	(void)loaded(table, child);
+	cr_expect_eq(policies_read_services(table, folder, why), 0, "they are the same");
+	services_use(first);
+	put(folder, "a.yaml", "name: a\nprotocol: https\nhosts: [two.example, three.example]\n");
+	cr_assert_eq(policies_read_services(table, folder, why), 1);
+	cr_expect(policy_is_dated(x, table->services->number));
+	cr_expect_not(policy_is_dated(y, table->services->number));
+	cr_expect_str_eq(x->guard.names[0].text, "one.example");
+	/* Wrong: nothing of it. */
+	put(folder, "b.yaml", "name: b\nprotocl: https\n");
+	cr_expect_eq(policies_read_services(table, folder, why), -EBADMSG);
+	cr_expect(strstr(why, "b.yaml:2:1 protocl"), "%s", why);
+	cr_expect_not_null(services_find(table->services, "a"));
+	/* The same document is another version now, and only where it names services. */
+	again = loaded(table, document);
+	cr_expect_neq(again, x);
+	cr_expect_not(policy_is_dated(again, table->services->number));
+	cr_expect_eq(again->guard.name_count, 2);
+	cr_expect_eq(loaded(table, plain), y);
+	cr_expect_eq(loaded(table, child)->guard.name_count, 2);
+	/* Who tells of the first still may. */
+	policies_sweep(table);
+	cr_expect_eq(table->services->older, first);
+	cr_expect_str_eq(first->list[0].places[0], "one.example tcp/443");
+	services_put(first);
+	policies_sweep(table);
+	cr_expect_null(table->services->older);
+	removed(folder);
+	first = table->services;
+	table_close(table);
+	services_free(first);
+}

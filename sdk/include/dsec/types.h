@@ -440,6 +440,8 @@ enum dsec_policy_flag {
 	DSEC_POLICY_READY_MADE = 1, /* everybody's, and never changed */
 	DSEC_POLICY_REQUIRED = 2,   /* a rule: a create fails where nothing can enforce it */
 	DSEC_POLICY_AUDIT = 4,	    /* a rule: told, not refused */
+	/* It has places of services as they were; loaded again it has those of now */
+	DSEC_POLICY_SERVICES_OLD = 8,
 };
 
 /* How a sandbox goes to another phase. */

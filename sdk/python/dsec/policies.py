@@ -36,7 +36,10 @@ class PolicyRule:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInfo:
-    """A row of a list of policies; unenforced: how many of its rules nothing enforces here."""
+    """A row of a list of policies; unenforced: how many of its rules nothing enforces here.
+
+    services_old: it has the places that services had when it was loaded.
+    """
 
     name: str
     version: int
@@ -48,6 +51,7 @@ class PolicyInfo:
     age: float | None
     document_bytes: int
     tenant: str
+    services_old: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ def policy_row(event: _abi.Event) -> PolicyInfo | PolicyRule | tuple[str, str] |
         return PolicyInfo(
             text(row.name), row.number, text(row.text),
             bool(row.flags & _abi.DSEC_POLICY_READY_MADE), row.rules, row.levels, row.users,
-            seconds(row.age_ms, 1000), row.document_bytes, text(row.tenant))
+            seconds(row.age_ms, 1000), row.document_bytes, text(row.tenant),
+            bool(row.flags & _abi.DSEC_POLICY_SERVICES_OLD))
     if row.what == _abi.DSEC_POLICY_RULE:
         return PolicyRule(row.number, text(row.text), bits(POLICY_LEVELS, row.levels),
                           bool(row.flags & _abi.DSEC_POLICY_REQUIRED),

@@ -286,11 +286,40 @@ class ImageTest(unittest.TestCase):
         path.write_text("name: out\nnetwork: {egress: {allow: [service: nmp]}}\n")
         self.assertIn(b"there is no service nmp; there is apt, apt-http, npm",
                       engine.dsec("policy", "check", path).stderr)
+        self.services_are_read_again(engine, services / "scanned.yaml", path)
         (services / "scanned.yaml").write_text("- name: a\n  protocl: https\n")
         with self.assertRaisesRegex(AssertionError, "scanned.yaml:2:3 protocl: unknown field"):
             Engine(self.folder, "wrong", self.folder / "none", "--services", services)
         self.good("image", "rm", "mirrors")
         self.bad("policy", "services", "scan", "mirrors", says=["no such image"])
+
+    def services_are_read_again(self, engine, file, path):
+        """At SIGHUP, whole or not at all; what is loaded keeps its places until it is again."""
+        def logged(text):
+            deadline = time.monotonic() + 20
+            while text not in engine.log.read_text():
+                self.assertLess(time.monotonic(), deadline, engine.log.read_text())
+                time.sleep(0.02)
+
+        def told(verb, *words):
+            return json.loads(engine.dsec("policy", verb, *words, "--json").stdout)
+
+        path.write_text("name: out\nnetwork: {egress: {allow: [service: npm]}}\n")
+        first = told("load", path)
+        self.assertFalse(first["services_old"])
+        file.write_text(file.read_text() + "nonsense\n")
+        engine.process.send_signal(signal.SIGHUP)
+        logged("scanned.yaml:11:1 could not find")
+        self.assertFalse(told("show", "out")["services_old"])
+        file.write_text("- name: npm\n  protocol: https\n  hosts: [new.example]\n")
+        engine.process.send_signal(signal.SIGHUP)
+        logged("count=1")
+        self.assertEqual(engine.dsec("policy", "services", "ls", "-q").stdout.split(), [b"npm"])
+        self.assertTrue(told("show", "out")["services_old"])
+        self.assertIn(b"load it again", engine.dsec("policy", "show", "out").stderr)
+        again = told("load", path)
+        self.assertEqual((again["version"] > first["version"], again["services_old"]),
+                         (True, False))
 
     # ---- list, inspect, remove, replace ----
 
