@@ -34,15 +34,13 @@ union address {
 	struct sockaddr_in6 six;
 };
 
-/* Says to whoever connects where they come from. */
-static void server_run(const char *address, unsigned short port)
+static int listen_at(const char *address, unsigned short port)
 {
 	const bool is_six = strchr(address, ':');
 	const socklen_t whole = is_six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-	union address at = { .any.sa_family = is_six ? AF_INET6 : AF_INET }, from;
-	int server = socket(at.any.sa_family, SOCK_STREAM, 0), client;
+	union address at = { .any.sa_family = is_six ? AF_INET6 : AF_INET };
+	int server = socket(at.any.sa_family, SOCK_STREAM, 0);
 	const int on = 1;
-	char text[64], name[INET6_ADDRSTRLEN];
 
 	at.four.sin_port = htons(port); /* where the other's is */
 	(void)inet_pton(at.any.sa_family, address,
@@ -52,11 +50,21 @@ static void server_run(const char *address, unsigned short port)
 		(void)setsockopt(server, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
 	if (bind(server, &at.any, whole) < 0 || listen(server, 16) < 0)
 		_exit(1);
-	for (;;) {
-		socklen_t bytes = sizeof from;
+	return server;
+}
 
-		client = accept(server, &from.any, &bytes);
-		(void)inet_ntop(at.any.sa_family,
+/* Says to whoever connects where they come from. */
+static void server_run(int server)
+{
+	char text[64], name[INET6_ADDRSTRLEN];
+
+	for (;;) {
+		union address from;
+		socklen_t bytes = sizeof from;
+		const int client = accept(server, &from.any, &bytes);
+		const bool is_six = from.any.sa_family == AF_INET6;
+
+		(void)inet_ntop(from.any.sa_family,
 				is_six ? (void *)&from.six.sin6_addr : &from.four.sin_addr, name,
 				sizeof name); /* fits */
 		(void)snprintf(text, sizeof text, "from %s\n", name);
@@ -65,7 +73,24 @@ static void server_run(const char *address, unsigned short port)
 	}
 }
 
-pid_t server_start(pid_t world, const char *address, unsigned short port)
+/* Takes what comes, until its end or until nothing came for a while. */
+static void sink_run(int server)
+{
+	const struct timeval limit = { .tv_sec = 5 };
+	char bytes[4096];
+
+	for (;;) {
+		const int client = accept(server, NULL, NULL);
+
+		(void)setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+		while (read(client, bytes, sizeof bytes) > 0)
+			;
+		(void)close(client);
+	}
+}
+
+static pid_t process_start(pid_t world, const char *address, unsigned short port,
+			   void (*run_it)(int server))
 {
 	char path[64];
 	pid_t pid = fork();
@@ -76,8 +101,18 @@ pid_t server_start(pid_t world, const char *address, unsigned short port)
 	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", world ? world : getpid());
 	if (setns(open(path, O_RDONLY | O_CLOEXEC), CLONE_NEWNET) < 0)
 		_exit(1);
-	server_run(address, port);
+	run_it(listen_at(address, port));
 	_exit(1);
+}
+
+pid_t server_start(pid_t world, const char *address, unsigned short port)
+{
+	return process_start(world, address, port, server_run);
+}
+
+pid_t sink_start(pid_t world, const char *address, unsigned short port)
+{
+	return process_start(world, address, port, sink_run);
 }
 
 static pid_t internet_start(void)

@@ -24,3 +24,5 @@ bool world_make(pid_t *ret_internet);
  * (0: this one), as long as the test lives.
  */
 pid_t server_start(pid_t world, const char *address, unsigned short port);
+/* Likewise; takes what comes. */
+pid_t sink_start(pid_t world, const char *address, unsigned short port);

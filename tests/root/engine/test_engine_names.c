@@ -1,6 +1,7 @@
 /*
- * Egress by host name: what a policy names is reached once it was asked for, and nothing else; what
- * it does not name nobody hears of. All of it in network namespaces of the test's own.
+ * Egress by host name: what a policy names is reached once it was asked for, and nothing else;
+ * what it does not name nobody hears of. And what is made of what went out. All of it in network
+ * namespaces of the test's own.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -86,6 +87,7 @@ static bool reaches(struct dsec *d, struct dsec_id id, const char *address, int 
 /* The last violation and anomaly that were told of it. */
 struct told {
 	uint32_t hook, rule, anomaly;
+	char where[64]; /* of the anomaly */
 	uint64_t count;
 	char text[256];
 };
@@ -106,8 +108,11 @@ static struct told told_of(struct dsec *d, struct dsec_id id)
 		const struct dsec_news *news = event->kind == DSEC_EV_STATE ? event->body : NULL;
 
 		last = event->flags & DSEC_LAST;
-		if (news && news->topic == DSEC_TOPIC_ANOMALY)
+		if (news && news->topic == DSEC_TOPIC_ANOMALY) {
 			told.anomaly = news->anomaly;
+			(void)snprintf(told.where, sizeof told.where, "%.*s", (int)news->text.bytes,
+				       (const char *)news->text.data);
+		}
 		if (news && news->topic == DSEC_TOPIC_VIOLATION) {
 			told.hook = news->hook;
 			told.rule = news->rule;
@@ -306,7 +311,71 @@ static void those_in_one_namespace_ask_each_for_itself(struct engine *e)
 		sandbox_end(e->d, ids[i]);
 }
 
+/* ---- what went out, and what was not let out ---- */
+
+static void becomes(struct dsec *d, struct dsec_id id, const char *script, uint32_t taint)
+{
+	auto_ran struct ran ran = shell_run(d, id, script);
+
+	if (!expect(ran.result && ran.result->tainted == taint)) {
+		note("\"%s\": not %x", script, taint);
+		ran_note(&ran);
+	}
+}
+
+static void told_is(struct dsec *d, struct dsec_id id, uint32_t anomaly, const char *where)
+{
+	struct told told;
+
+	if (!expect(until(10000, (told = told_of(d, id), told.anomaly == anomaly))) ||
+	    !expect(!strcmp(told.where, where)))
+		note("anomaly %u \"%s\", not %u \"%s\"", told.anomaly, told.where, anomaly, where);
+}
+
+static struct dsec_id watched_make(struct dsec *d)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	opts.network = DSEC_NETWORK_PRIVATE;
+	opts.policy = "watched";
+	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
+	auto_made struct made made = create_run(d, &opts);
+
+	return expect(made.created == 1) ? made.ids[0] : (struct dsec_id){ 0 };
+}
+
+static void what_went_out_and_what_was_refused_are_judged_by_place(struct engine *e)
+{
+	const uint32_t bytes = 1u << DSEC_ANOMALY_BYTES_PER_DESTINATION,
+		       vcs = 1u << DSEC_ANOMALY_VCS_DIRECT, scan = 1u << DSEC_ANOMALY_PORT_SCAN;
+	struct dsec_id id, other;
+
+	if (!policy_put(e->d, "name: watched\nnetwork:\n  mode: private\n  egress:\n"
+			      "    allow: [" INTERNET " tcp/22, " OTHER " tcp/82]\nanomalies:\n"
+			      "  bytes-per-destination: {limit: 1, severity: taint}\n"
+			      "  vcs-direct: {severity: taint}\n"
+			      "  port-scan: {limit: 4, window: 3600}\n"))
+		return;
+	id = watched_make(e->d);
+	other = watched_make(e->d);
+	becomes(e->d, id, "head -c 700000 /dev/zero | nc -w 9 " OTHER " 82", 0);
+	becomes(e->d, id, "head -c 700000 /dev/zero | nc -w 9 " OTHER " 82", bytes);
+	told_is(e->d, id, DSEC_ANOMALY_BYTES_PER_DESTINATION, OTHER " tcp/82");
+	becomes(e->d, id, "nc -w 9 " INTERNET " 22 </dev/null", bytes | vcs);
+	told_is(e->d, id, DSEC_ANOMALY_VCS_DIRECT, INTERNET " tcp/22");
+	/* One place is one, however often it is tried. */
+	becomes(e->d, other,
+		"for p in 1 2 3 3 3 3; do probe_net reach " INTERNET " $p; done >/dev/null", 0);
+	becomes(e->d, other, "probe_net reach " OTHER " 3 >/dev/null", scan);
+	told_is(e->d, other, DSEC_ANOMALY_PORT_SCAN, OTHER " tcp/3");
+	becomes(e->d, other, "probe_net reach " OTHER " 9418 >/dev/null", scan | vcs);
+	told_is(e->d, other, DSEC_ANOMALY_VCS_DIRECT, OTHER " tcp/9418");
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, other);
+}
+
 static const struct claim claims[] = {
+	CLAIM(what_went_out_and_what_was_refused_are_judged_by_place),
 	CLAIM(a_name_is_reached_once_it_was_asked_for_and_no_address_before),
 	CLAIM(a_name_that_nothing_allows_is_refused_and_nobody_hears_of_it),
 	CLAIM(a_host_that_is_the_tasks_own_taints_who_asks_for_it),
@@ -342,6 +411,8 @@ int main(int argc, char **argv)
 	(void)server_start(internet, INTERNET, 80);
 	(void)server_start(internet, INTERNET, 81);
 	(void)server_start(internet, OTHER, 80);
+	(void)server_start(internet, INTERNET, 22);
+	(void)sink_start(internet, OTHER, 82);
 	(void)server_start(internet, "169.254.169.254", 80);
 	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
 }
