@@ -12,7 +12,6 @@
 #include "engine/image/image.h"
 #include "engine/policy/policies.h"
 #include "engine/request/request.h"
-#include "engine/request/request.h"
 #include "engine/shard.h"
 
 static void set_expired(struct timer *timer);

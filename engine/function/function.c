@@ -227,19 +227,6 @@ static struct status register_function(struct registering *registering)
 	return STATUS_OK;
 }
 
-static struct status image_failure(int error)
-{
-	struct status s = status_of_errno(error, "function", "image");
-
-	if (error != -ENOENT && error != -EINVAL)
-		return s;
-	s.code = error == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
-	s.blame = DSEC_BLAME_CALLER;
-	s.detail = error == -ENOENT ? "no such image; see the engine's --images directory" :
-				      "letters, digits and . _ - : in parts separated by /";
-	return s;
-}
-
 static void register_end(struct registering *registering, const struct status *status)
 {
 	struct part *part = registering->part;
@@ -292,7 +279,7 @@ static void image_ready(struct image_want *want, int result)
 {
 	struct registering *registering = container_of(want, struct registering, image);
 	struct part *part = registering->part;
-	struct status s = result < 0 ? image_failure(result) : STATUS_OK;
+	struct status s = result < 0 ? image_status("function", result) : STATUS_OK;
 	int r;
 
 	if (!s.code && part->shard->stopping)
@@ -328,7 +315,7 @@ static void register_part(struct part *part)
 			  status_of_errno(-ENOMEM, "function", "request");
 	if (!s.code &&
 	    !tenant_reads_image(part->request->tenant, part->shard->node, registering->image.name))
-		s = image_failure(-ENOENT);
+		s = image_status("function", -ENOENT);
 	if (s.code) {
 		free(registering);
 		part_end(part, &s, NULL);

@@ -15,6 +15,7 @@
 
 #include "engine/base/io.h"
 #include "engine/config.h"
+#include "engine/request/status.h"
 
 struct config;
 struct control;
@@ -86,6 +87,8 @@ struct image_want {
 
 /* ---- on a shard ---- */
 
+/* Why there is none, for who wants one; error: negative, of ready(). */
+struct status image_status(const char *table, int error);
 /* 0: want->image is used; or -EAGAIN: ready() will be called. */
 int image_get(struct image_want *want);
 /* Once more, and once less. */

@@ -100,27 +100,6 @@ static int check_env(const struct wire *w, const struct dsec_wire_items *env)
 	return 0;
 }
 
-static struct status image_failed(int result)
-{
-	struct status s = status_of_errno(result, "create", "image");
-
-	if (result == -ENOENT || result == -EINVAL) {
-		s.code = result == -ENOENT ? DSEC_ABSENT : DSEC_INVALID;
-		s.blame = DSEC_BLAME_CALLER;
-		s.detail = result == -ENOENT ?
-				   "no such image; see the engine's --images directory" :
-				   "letters, digits and . _ - : in parts separated by /";
-	} else if (result == -EMEDIUMTYPE || result == -EBADMSG) {
-		s.blame = DSEC_BLAME_CALLER;
-		s.detail = "the image's file is not EROFS, damaged or cut off";
-	} else if (result == -ETXTBSY) {
-		s.code = DSEC_CONFLICT;
-		s.blame = DSEC_BLAME_CALLER;
-		s.detail = "its file was written to in place, under sandboxes that use it";
-	}
-	return s;
-}
-
 static struct status check_fields(struct creation *creation)
 {
 	struct request *request = creation->part->request;
@@ -146,7 +125,7 @@ static struct status check_fields(struct creation *creation)
 	if (r < 0 || !*creation->image.name)
 		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
 	if (!tenant_reads_image(request->tenant, creation->part->shard->node, creation->image.name))
-		return image_failed(-ENOENT);
+		return image_status("create", -ENOENT);
 	r = wire_hostname(w, c->hostname, creation->hostname, sizeof creation->hostname);
 	if (r < 0)
 		return create_invalid("hostname", r, "letters, digits, . _ -, at most 63 bytes");
@@ -434,7 +413,7 @@ static void image_ready(struct image_want *want, int result)
 	struct status s = STATUS_OK;
 
 	if (result < 0) {
-		s = image_failed(result);
+		s = image_status("create", result);
 		/* Wrong for all, and told once; else another shard may have made its part. */
 		if (s.blame == DSEC_BLAME_CALLER) {
 			quota_give(tenancy_of(part), QUOTA_CREATES, part->count - creation->excess);

@@ -95,6 +95,9 @@ static int message_receive(struct dsec *d, struct handshake *handshake, void *da
 	if (n < 0)
 		return socket_wants(handshake, POLLIN);
 	descriptors_take(handshake, &message);
+	if (message.msg_flags & MSG_CTRUNC)
+		return dsec__fail(-EMFILE, "open: no room for the engine's descriptors: "
+					   "RLIMIT_NOFILE, ulimit -n");
 	handshake->done_bytes += (size_t)n;
 	handshake->events = POLLIN;
 	return handshake->done_bytes == bytes;

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -328,6 +329,14 @@ class EngineTest(EngineFixture):
             ran = self.ask("cp", *words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
         self.assertEqual(sorted(os.listdir(here / "out")), ["b", "c"])
+
+    def test_too_few_descriptors_are_told_as_that(self):
+        for most in range(5, 9):
+            ran = self.ask("ps", preexec_fn=lambda most=most: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (most, most)))
+            if ran.returncode:
+                self.assertEqual(ran.returncode, 125)
+                self.assertRegex(ran.stderr, b"ulimit -n|Too many open files")
 
     def test_what_is_no_file_here_is_written_to_and_never_replaced(self):
         sandbox, here = self.create(), self.scratch()
