@@ -8,6 +8,7 @@ are TCG's: they say that load is carried, not how fast. Called by guest_ladder.p
 """
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,31 @@ class EngineTest(unittest.TestCase):
             self.assertEqual(self.group("memory.max"), memory)
             self.assertEqual(self.group("memory.swap.max"), swap)
             self.dsec("rm", sandbox)
+
+    def shares(self, *options):
+        """A sandbox, and what the kernel holds it to of CPUs and of the disk."""
+        row = self.rows("create", "--json", *options, "image")[0]
+        self.assertEqual(row["unenforced"], 0, row)
+        told = [self.group(file).strip() for file in ("cpu.max", "cpu.weight", "cpu.idle")]
+        told += re.findall(r"rbps=\d+ wbps=\d+", self.group("io.max"))
+        return row["id"], told + re.findall(r"default \d+", self.group("io.weight"))
+
+    def test_shares_of_cpus_and_disks_are_the_kernels_and_no_others(self):
+        one, told = self.shares("--cpus", "0.1", "--cpu-weight", "50", "--io", "1M",
+                                "--io-weight", "40")
+        self.assertEqual(told, ["10000 100000", "50", "0", f"rbps={MIB} wbps={MIB}", "default 40"])
+        row = self.rows("exec", "--json", "--timeout", "2s", one, "--", "sh", "-c",
+                        "while :; do :; done", status=124)[0]
+        self.assertGreater(row["cpu_ms"], 0)
+        self.assertLess(row["cpu_ms"], row["wall_ms"] / 2, row)
+        self.dsec("rm", one)
+        # The next ones of its slot.
+        one, told = self.shares("--sched-idle")
+        self.assertEqual((told[0], told[2:]), ("max 100000", ["1", "default 100"]))
+        self.dsec("rm", one)
+        one, told = self.shares()
+        self.assertEqual(told, ["max 100000", "100", "0", "default 100"])
+        self.dsec("rm", one)
 
     def test_processes_stop_at_their_limit(self):
         sandbox = self.made("--pids", "20")["id"]
