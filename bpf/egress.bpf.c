@@ -31,6 +31,9 @@ enum { PORT_DNS = 53, PROTOCOL_MPTCP = 262 };
 
 const volatile __u32 slot_level = 0;
 
+/* Of policies: guard_egress.c counts them. */
+__u32 drops = 0;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, POLICY_SANDBOXES_MAX);
@@ -51,7 +54,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, POLICY_EGRESS_FLOWS_MAX);
 	__type(key, struct policy_egress_flow_key);
-	__type(value, struct policy_flow);
+	__type(value, struct policy_egress_flow);
 } egress_flows SEC(".maps");
 
 struct {
@@ -82,6 +85,8 @@ struct verdict {
 	__u32 rule; /* that let it pass, or did not */
 	bool passes;
 	bool is_open; /* not refused by a rule, but for want of one: a name may let it pass */
+	bool is_kept; /* it passes by destinations, which a policy has for good */
+	__u32 drops;  /* as they were counted before that was found */
 };
 
 /* Who sends, and whether it begins to: what is open may go where names have led. */
@@ -146,7 +151,7 @@ static __always_inline struct verdict ports_verdict(const struct policy_destinat
 	const struct policy_ports *range = destination_ports(to, target->protocol, target->port);
 
 	if (range)
-		return (struct verdict){ .rule = range->rule, .passes = true };
+		return (struct verdict){ .rule = range->rule, .passes = true, .is_kept = true };
 	return to->range_count ? refused_by_none() : refused_by(to->rule);
 }
 
@@ -173,13 +178,38 @@ static __always_inline struct verdict learned_verdict(const struct sender *from,
 	return refused_by(POLICY_RULE_EGRESS);
 }
 
+static __always_inline struct policy_egress_flow_key flow_key(const struct sender *from,
+							      const struct target *to)
+{
+	struct policy_egress_flow_key key = { .cgroup_id = from->cgroup_id,
+					      .use = from->self->use,
+					      .port = to->port,
+					      .protocol = (__u8)to->protocol };
+
+	__builtin_memcpy(key.address, to->word, sizeof(key.address));
+	return key;
+}
+
+/* Something went there, let pass by what holds still. */
+static __always_inline bool flow_is_kept(const struct policy_egress_flow *flow,
+					 const struct sender *from)
+{
+	return flow && flow->policy == from->self->policy && flow->drops == drops;
+}
+
 static __always_inline struct verdict target_verdict(const struct sender *from,
-						     const struct target *to)
+						     const struct target *to,
+						     const struct policy_egress_flow *flow)
 {
 	const struct policy_egress *self = from->self;
 	const struct policy_destination *found;
 	struct verdict verdict;
+	__u32 drops_seen;
 
+	if (flow_is_kept(flow, from))
+		return (struct verdict){
+			.rule = flow->rule, .passes = true, .is_kept = true, .drops = flow->drops
+		};
 	if (is_resolver(self, to))
 		return (struct verdict){ .rule = POLICY_RULE_DNS, .passes = true };
 	if (metadata_is6(to->word))
@@ -188,8 +218,10 @@ static __always_inline struct verdict target_verdict(const struct sender *from,
 		return refused_by(POLICY_RULE_DNS);
 	if (is_nobody(to))
 		return refused_by(POLICY_RULE_EGRESS);
+	drops_seen = *(volatile __u32 *)&drops;
 	found = destination_find(self->policy, to->word);
 	verdict = found ? ports_verdict(found, to) : refused_by_none();
+	verdict.drops = drops_seen;
 	return verdict.is_open ? learned_verdict(from, to) : verdict;
 }
 
@@ -264,9 +296,11 @@ static __always_inline int call_verdict(struct bpf_sock_addr *call, struct targe
 {
 	struct policy_cgroup slot;
 	struct policy_egress *self = current_egress(&slot);
+	const struct sender from = { .self = self, .cgroup_id = slot.cgroup_id, .begins = true };
 	struct violation refusal = { .hook = hook,
 				     .verdict = POLICY_DENIED,
 				     .error = ERROR_NOT_PERMITTED };
+	struct policy_egress_flow_key key;
 	struct policy_violation *record;
 	struct verdict verdict;
 
@@ -276,8 +310,8 @@ static __always_inline int call_verdict(struct bpf_sock_addr *call, struct targe
 	to->protocol = call->protocol == PROTOCOL_MPTCP ? IPPROTO_TCP : call->protocol;
 	if (is_local(self, to))
 		return HOOK_ALLOW;
-	verdict = target_verdict(
-		&(struct sender){ .self = self, .cgroup_id = slot.cgroup_id, .begins = true }, to);
+	key = flow_key(&from, to);
+	verdict = target_verdict(&from, to, bpf_map_lookup_elem(&egress_flows, &key));
 	if (!verdict.passes) {
 		__sync_fetch_and_add(&self->counts.refused, 1);
 	} else if (call_is_capped(self, to, &verdict, hook)) {
@@ -451,48 +485,52 @@ static __always_inline bool has_doubled(__u64 before, __u64 after)
 	return (before ^ after) > (before & after);
 }
 
-static __always_inline void flow_count(const struct policy_cgroup *slot, struct policy_flow *flow,
-				       const struct policy_egress_flow_key *key,
-				       const struct policy_flow *first)
+static __always_inline void flow_count(const struct policy_egress_flow_key *key,
+				       struct policy_egress_flow *flow,
+				       const struct policy_egress_flow *first)
 {
+	const struct policy_cgroup slot = { .cgroup_id = key->cgroup_id };
 	__u64 before;
 
 	if (!flow) {
 		(void)bpf_map_update_elem(&egress_flows, key, first, BPF_ANY);
-		top_note(slot, key, first->rule, first->bytes);
+		top_note(&slot, key, first->rule, first->bytes);
 		return;
 	}
 	__sync_fetch_and_add(&flow->packets, 1);
 	before = __sync_fetch_and_add(&flow->bytes, first->bytes);
 	flow->last_ns = first->last_ns;
+	if (flow->policy != first->policy || flow->drops != first->drops) {
+		flow->rule = first->rule;
+		flow->drops = first->drops;
+		flow->policy = first->policy;
+	}
 	if (before + first->bytes >= TOP_BYTES_MIN && has_doubled(before, before + first->bytes))
-		top_note(slot, key, flow->rule, before + first->bytes);
+		top_note(&slot, key, flow->rule, before + first->bytes);
 }
 
 /* What a policy lets through, as far as its caps do. */
-static __always_inline int packet_pass(const struct policy_cgroup *slot, struct policy_egress *self,
-				       const struct target *to, __u32 bytes, __u32 rule)
+static __always_inline int packet_pass(struct policy_egress *self, const struct verdict *verdict,
+				       const struct policy_egress_flow_key *key,
+				       struct policy_egress_flow *flow, __u32 bytes)
 {
-	const struct verdict verdict = { .rule = rule, .passes = true };
-	const struct violation capped = { .cgroup_id = slot->cgroup_id,
+	const struct violation capped = { .cgroup_id = key->cgroup_id,
 					  .rule = POLICY_RULE_EGRESS_CAP,
 					  .hook = POLICY_HOOK_SEND };
-	struct policy_egress_flow_key key = { .cgroup_id = slot->cgroup_id,
-					      .use = self->use,
-					      .port = to->port,
-					      .protocol = (__u8)to->protocol };
 	const __u64 now = bpf_ktime_get_coarse_ns();
-	const struct policy_flow first = {
-		.packets = 1, .bytes = bytes, .first_ns = now, .last_ns = now, .rule = rule
+	const struct policy_egress_flow first = {
+		.packets = 1,
+		.bytes = bytes,
+		.first_ns = now,
+		.last_ns = now,
+		.rule = verdict->rule,
+		.policy = verdict->is_kept ? self->policy : 0,
+		.drops = verdict->drops,
 	};
-	struct policy_flow *flow;
-	int passes;
+	int passes = bytes_take(self, bytes);
 
-	__builtin_memcpy(key.address, to->word, sizeof(key.address));
-	flow = bpf_map_lookup_elem(&egress_flows, &key);
-	passes = bytes_take(self, bytes);
-	if (passes == HOOK_ALLOW && !flow && to->protocol == IPPROTO_UDP &&
-	    !is_resolving(&verdict) && !connection_take(self)) {
+	if (passes == HOOK_ALLOW && !flow && key->protocol == IPPROTO_UDP &&
+	    !is_resolving(verdict) && !connection_take(self)) {
 		__sync_fetch_and_add(&self->counts.sent_bytes, -(__u64)bytes);
 		passes = HOOK_LATE;
 	}
@@ -501,8 +539,7 @@ static __always_inline int packet_pass(const struct policy_cgroup *slot, struct 
 		violation_count(&capped);
 		return passes;
 	}
-	__sync_fetch_and_add(&self->counts.sent_packets, 1);
-	flow_count(slot, flow, &key, &first);
+	flow_count(key, flow, &first);
 	return HOOK_ALLOW;
 }
 
@@ -534,10 +571,13 @@ int dsec_way(struct __sk_buff *packet)
 	if (!self)
 		return HOOK_ALLOW;
 	if (packet_read(packet, self, &to)) {
-		verdict = target_verdict(
-			&(struct sender){ .self = self, .cgroup_id = slot.cgroup_id }, &to);
+		const struct sender from = { .self = self, .cgroup_id = slot.cgroup_id };
+		const struct policy_egress_flow_key key = flow_key(&from, &to);
+		struct policy_egress_flow *flow = bpf_map_lookup_elem(&egress_flows, &key);
+
+		verdict = target_verdict(&from, &to, flow);
 		if (verdict.passes && !asks_too_much(self, &verdict))
-			return packet_pass(&slot, self, &to, packet->len, verdict.rule);
+			return packet_pass(self, &verdict, &key, flow, packet->len);
 	}
 	__sync_fetch_and_add(&self->counts.dropped, 1);
 	return HOOK_DENY;

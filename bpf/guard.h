@@ -153,7 +153,6 @@ bool guard_shared_is_loaded(const struct guard *guard);
 int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard_shared *what);
 
 struct guard_shared_counts {
-	uint64_t sent_packets, sent_bytes, received_packets, received_bytes;
 	uint64_t refused;			/* calls */
 	uint64_t dropped;			/* packets */
 	uint32_t ports, datagrams, connections; /* now */
@@ -214,7 +213,7 @@ int guard_egress_learn(struct guard *guard, uint64_t cgroup_id, uint32_t policy,
 
 /* These only grow while it has a way out, whatever policy it gets meanwhile. */
 struct guard_egress_counts {
-	uint64_t sent_packets, sent_bytes;
+	uint64_t sent_bytes;
 	uint64_t connections; /* begun: TCP's, and places that UDP was sent to anew */
 	uint64_t refused;     /* calls */
 	uint64_t dropped;     /* packets that no call was refused for */

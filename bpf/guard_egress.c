@@ -101,6 +101,15 @@ static int destinations_put(const struct egress_bpf *egress, const struct guard_
 	return failed;
 }
 
+/* What passed by them is looked at again: the programs keep what they found. Any thread. */
+static int destinations_drop(const struct egress_bpf *egress, const struct guard_policy *policy)
+{
+	int r = destinations_put(egress, policy, true);
+
+	(void)__atomic_add_fetch(&egress->bss->drops, 1, __ATOMIC_RELEASE);
+	return r;
+}
+
 static int caps_put(const struct egress_bpf *egress, const struct guard_policy *policy)
 {
 	const struct guard_caps *caps = &policy->caps;
@@ -138,7 +147,7 @@ int guard_egress_load(struct guard *guard, const struct guard_policy *policy)
 	if (r == 0)
 		r = destinations_put(egress, policy, false);
 	if (r < 0) {
-		(void)destinations_put(egress, policy, true); /* the first error is what counts */
+		(void)destinations_drop(egress, policy); /* the first error is what counts */
 		(void)caps_drop(egress, policy);
 	}
 	return r == -ENOSPC ? -E2BIG : r;
@@ -151,7 +160,7 @@ int guard_egress_drop(struct guard *guard, const struct guard_policy *policy)
 
 	if (!egress)
 		return -EOPNOTSUPP;
-	r = destinations_put(egress, policy, true);
+	r = destinations_drop(egress, policy);
 	failed = caps_drop(egress, policy);
 	return r < 0 ? r : failed;
 }
@@ -258,7 +267,6 @@ int guard_egress_counts(const struct guard *guard, uint64_t cgroup_id,
 	if (r < 0)
 		return r;
 	*ret = (struct guard_egress_counts){
-		.sent_packets = entry.counts.sent_packets,
 		.sent_bytes = entry.counts.sent_bytes,
 		.connections = entry.counts.connections,
 		.refused = entry.counts.refused,
@@ -285,7 +293,7 @@ static struct guard_egress_flow flow_read(int flows_fd, const struct policy_egre
 	struct guard_egress_flow flow = {
 		.port = top->port, .protocol = top->protocol, .rule = top->rule, .bytes = top->bytes
 	};
-	struct policy_flow now;
+	struct policy_egress_flow now;
 
 	memcpy(key.address, top->address, sizeof(key.address));
 	memcpy(flow.address, top->address, sizeof(flow.address));

@@ -175,10 +175,6 @@ int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
 	if (r < 0)
 		return r;
 	*ret = (struct guard_shared_counts){
-		.sent_packets = entry.counts.sent_packets,
-		.sent_bytes = entry.counts.sent_bytes,
-		.received_packets = entry.counts.received_packets,
-		.received_bytes = entry.counts.received_bytes,
 		.refused = entry.counts.refused,
 		.dropped = entry.counts.dropped,
 		.ports = (uint32_t)entry.ports,

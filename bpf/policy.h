@@ -294,7 +294,7 @@ struct policy_flow_key {
 
 struct policy_flow {
 	__u64 packets, bytes;
-	__u64 first_ns, last_ns; /* since boot; egress_flows: without time asleep, to a tick */
+	__u64 first_ns, last_ns; /* since boot */
 	__u32 rule;
 	__u32 reserved;
 };

@@ -23,7 +23,7 @@ enum {
 
 /* These only grow while the sandbox is there. */
 struct policy_egress_counts {
-	__u64 sent_packets, sent_bytes;
+	__u64 sent_bytes;
 	__u64 connections;    /* begun: TCP's, and places that UDP was sent to anew */
 	__u64 refused;	      /* calls: connect, send */
 	__u64 dropped;	      /* packets that no call was refused for */
@@ -75,7 +75,7 @@ struct policy_learned {
 	struct policy_learned_range ranges[POLICY_PORT_RANGES_MAX];
 };
 
-/* egress_flows: policy_egress_flow_key -> policy_flow. */
+/* egress_flows: policy_egress_flow_key -> policy_egress_flow. */
 struct policy_egress_flow_key {
 	__u64 cgroup_id; /* of the slot */
 	__u32 use;	 /* as in policy_egress */
@@ -83,6 +83,19 @@ struct policy_egress_flow_key {
 	__u8 protocol;
 	__u8 reserved;
 	__u8 address[16]; /* IPv4 as ::ffff:a.b.c.d */
+};
+
+/*
+ * The policy's destinations let it pass: then what goes there needs no look at them, as long as the
+ * sandbox has that policy, and none was dropped.
+ */
+struct policy_egress_flow {
+	__u64 packets, bytes;
+	__u64 first_ns, last_ns; /* since boot, without time asleep, to a tick */
+	__u32 rule;
+	__u32 policy; /* that let it pass; 0: not by its destinations alone */
+	__u32 drops;  /* how many policies had been dropped */
+	__u32 reserved;
 };
 
 /*
@@ -104,11 +117,12 @@ struct policy_egress_tops {
 	struct policy_egress_top tops[POLICY_EGRESS_TOPS_MAX];
 };
 
-_Static_assert(sizeof(struct policy_egress_counts) == 56, "no padding");
+_Static_assert(sizeof(struct policy_egress_counts) == 48, "no padding");
 _Static_assert(sizeof(struct policy_egress_caps) == 32, "no padding");
-_Static_assert(sizeof(struct policy_egress) == 152, "no padding");
+_Static_assert(sizeof(struct policy_egress) == 144, "no padding");
 _Static_assert(sizeof(struct policy_egress_top) == 32, "no padding");
 _Static_assert(sizeof(struct policy_egress_tops) == 8 + 32 * 32, "no padding");
 _Static_assert(sizeof(struct policy_learned_key) == 32, "no padding");
 _Static_assert(sizeof(struct policy_learned) == 136, "no padding");
 _Static_assert(sizeof(struct policy_egress_flow_key) == 32, "no padding");
+_Static_assert(sizeof(struct policy_egress_flow) == 48, "no padding");

@@ -29,9 +29,8 @@ enum {
 
 #define POLICY_SHARED_V6_0 0xfd5e00ecu
 
-/* What it did; these only grow while the sandbox is there. */
+/* These only grow while the sandbox is there. What leaves is counted by policy_egress. */
 struct policy_shared_counts {
-	__u64 sent_packets, sent_bytes, received_packets, received_bytes;
 	__u64 refused; /* calls: bind, connect, send, socket */
 	__u64 dropped; /* packets */
 };
@@ -50,5 +49,5 @@ struct policy_shared {
 	struct policy_shared_counts counts;
 };
 
-_Static_assert(sizeof(struct policy_shared_counts) == 48, "no padding");
-_Static_assert(sizeof(struct policy_shared) == 120, "no padding");
+_Static_assert(sizeof(struct policy_shared_counts) == 16, "no padding");
+_Static_assert(sizeof(struct policy_shared) == 88, "no padding");

@@ -284,7 +284,8 @@ static __always_inline int connect_as(struct bpf_sock_addr *call, struct policy_
 	held = socket_hold(self, socket);
 	if (!held)
 		return refuse_room(self, POLICY_HOOK_CONNECT, call->protocol);
-	if (!source_bind(call, socket, source))
+	/* What goes to a local address of IPv4 comes from that very address by itself. */
+	if (!(said == SAID_LOOPBACK4 && call->family == INET) && !source_bind(call, socket, source))
 		return refuse(self, ERROR_NO_ADDRESS);
 	held->peer_said = said;
 	held->peer4 = address4;

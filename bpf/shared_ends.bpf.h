@@ -15,6 +15,8 @@
 
 #include "bpf/shared_map.bpf.h"
 
+extern void *bpf_rdonly_cast(const void *from, __u32 type) __ksym;
+
 enum { STATE_SYN_RECEIVED = 3, STATE_CLOSE = 7, STATE_NEW_SYN_RECEIVED = 12, PROTOCOL_TCP = 6 };
 
 static __always_inline int end_counts(int state)
@@ -43,7 +45,7 @@ static __always_inline bool end_is_of(const struct sock *sock, const struct poli
 /* Whose the socket is, by its cgroup; NULL: nobody's in network `shared`. */
 static __always_inline struct policy_shared *end_shared(const struct sock *sock)
 {
-	struct cgroup *group = sock->sk_cgrp_data.cgroup;
+	const struct cgroup *group = sock->sk_cgrp_data.cgroup;
 	struct policy_cgroup slot = {};
 	const void *at;
 
@@ -53,7 +55,8 @@ static __always_inline struct policy_shared *end_shared(const struct sock *sock)
 	     slot_level * sizeof(struct cgroup *);
 	if (bpf_probe_read_kernel(&group, sizeof(group), at))
 		return NULL;
-	slot.cgroup_id = BPF_CORE_READ(group, kn, id);
+	group = bpf_rdonly_cast(group, bpf_core_type_id_kernel(struct cgroup));
+	slot.cgroup_id = group->kn->id;
 	return bpf_map_lookup_elem(&shared, &slot);
 }
 

@@ -61,8 +61,6 @@ int dsec_out(struct __sk_buff *packet)
 		__sync_fetch_and_add(&self->counts.dropped, 1);
 		return HOOK_DENY;
 	}
-	__sync_fetch_and_add(&self->counts.sent_packets, 1);
-	__sync_fetch_and_add(&self->counts.sent_bytes, packet->len);
 	return HOOK_ALLOW;
 }
 
@@ -77,7 +75,5 @@ int dsec_in(struct __sk_buff *packet)
 		__sync_fetch_and_add(&self->counts.dropped, 1);
 		return HOOK_DENY;
 	}
-	__sync_fetch_and_add(&self->counts.received_packets, 1);
-	__sync_fetch_and_add(&self->counts.received_bytes, packet->len);
 	return HOOK_ALLOW;
 }

@@ -194,6 +194,9 @@ static void leads_where_it_allows6(struct engine *e, uint32_t network)
 	expect(says(e->d, id, "probe_net send " INTERNET6 " 7 last", ""));
 	expect(hears(heard, "honest"));
 	expect(hears(heard, "last"));
+	/* As what it is known there, though it has another name for itself. */
+	expect(says(e->d, id, "probe_net name " INTERNET6 " 7 | cut -c1-9",
+		    network == DSEC_NETWORK_SHARED ? "fd5e:ec::\n" : "fd00:d5ec\n"));
 	/* Where it has no rule for, and where no rule could lead. */
 	expect(says(e->d, id,
 		    "for a in " INTERNET6 " " OTHER6 " " HOST6 " fd00:ec2::254 fe80::1 "

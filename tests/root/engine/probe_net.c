@@ -7,6 +7,7 @@
  *	pour WHERE PORT BYTES		sends that many bytes and their hash, and ends
  *	reach ADDRESS PORT		who is there: "open", or the error
  *	send ADDRESS PORT [TEXT [FROM]]	one datagram, as if from there
+ *	name ADDRESS PORT		where its datagrams to there would come from
  *	sweep PORT COUNT		how many of the first COUNT addresses of `shared` are
  *					"open", "denied" or "other", IPv4 and IPv6 together
  *	hog				binds ports until it gets no more, says how many, keeps them
@@ -199,6 +200,22 @@ static void send_one(char **argv, int argc)
 	must(sendto(fd, text, strlen(text), 0, &address.any, bytes), "send");
 }
 
+static void name(const char *text, uint16_t port)
+{
+	char local[INET6_ADDRSTRLEN] = "";
+	socklen_t bytes;
+	union address address = address_of(text, port, &bytes);
+	const int family = address.any.sa_family, fd = socket(family, SOCK_DGRAM, 0);
+
+	must(fd, "socket");
+	must(connect(fd, &address.any, bytes), "connect");
+	must(getsockname(fd, &address.any, &bytes), "name");
+	printf("%s\n", inet_ntop(family,
+				 family == AF_INET6 ? (void *)&address.six.sin6_addr :
+						      &address.four.sin_addr,
+				 local, sizeof local));
+}
+
 static int connect_errno(const char *text, uint16_t port)
 {
 	socklen_t bytes;
@@ -279,6 +296,8 @@ int main(int argc, char **argv)
 		sweep((uint16_t)atoi(argv[2]), (unsigned)atoi(argv[3]));
 	else if (argc > 3 && strcmp(argv[1], "reach") == 0)
 		reach(argv[2], (uint16_t)atoi(argv[3]));
+	else if (argc > 3 && strcmp(argv[1], "name") == 0)
+		name(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc > 3 && strcmp(argv[1], "send") == 0)
 		send_one(argv, argc);
 	else if (argc > 3)

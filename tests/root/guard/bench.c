@@ -5,12 +5,17 @@
 #include <time.h>
 #include <unistd.h>
 
-double bench_now_ns(void)
+static double clock_ns(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+double bench_now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 void must(long r, const char *what)
@@ -24,11 +29,12 @@ void must(long r, const char *what)
 void bench_round(const struct bench *bench, const void *with, double *best_ns)
 {
 	for (int which = 0; which < bench->count; which++) {
-		double begun = bench_now_ns(), each;
+		/* The CPU's time: none of these calls waits, and others on the machine do not count. */
+		double begun = clock_ns(CLOCK_PROCESS_CPUTIME_ID), each;
 
 		for (int i = 0; i < bench->repeats[which]; i++)
 			bench->call(which, with);
-		each = (bench_now_ns() - begun) / bench->repeats[which];
+		each = (clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun) / bench->repeats[which];
 		if (!best_ns[which] || each < best_ns[which])
 			best_ns[which] = each;
 	}

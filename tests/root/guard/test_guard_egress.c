@@ -181,6 +181,47 @@ static void policy_is_put_and_dropped_whole(void)
 	cr_expect_eq(guard_egress_counts(guard, tree.ids[TREE_SLOT0], &counts), -ENOENT);
 }
 
+/* What the programs keep of a flow is of that policy, and of none that was dropped. */
+static void what_is_open_goes_where_the_policy_leads_now(void)
+{
+	struct guard_destination all[] = { allowed(WORLD4, 32, 1), allowed(WORLD6, 128, 2) };
+	const struct guard_policy policy = { .number = EGRESS_POLICY + 2,
+					     .has_egress = true,
+					     .destination_count = 2,
+					     .destinations = all };
+	static const char *const places[] = { WORLD4, WORLD6 };
+	struct guard_egress what = own(EGRESS_POLICY + 2);
+	struct sockaddr_storage to;
+	int fds[2], passed[2][4];
+
+	tree_enter(&tree, TREE_SLOT0);
+	for (int i = 0; i < 2; i++) {
+		fds[i] = socket(i ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		cr_assert_eq(connect(fds[i], (struct sockaddr *)&to,
+				     address_make(places[i], PORT_OPEN, &to)),
+			     0);
+		passed[i][0] = sends(fds[i]) == 0 && sends(fds[i]) == 0;
+	}
+	cr_assert_eq(guard_egress_set(guard, tree.ids[TREE_SLOT0], &what), 0);
+	for (int i = 0; i < 2; i++)
+		passed[i][1] = sends(fds[i]) == 0;
+	cr_assert_eq(guard_egress_load(guard, &policy), 0);
+	for (int i = 0; i < 2; i++)
+		passed[i][2] = sends(fds[i]) == 0;
+	cr_assert_eq(guard_egress_drop(guard, &policy), 0);
+	for (int i = 0; i < 2; i++) {
+		passed[i][3] = sends(fds[i]) == 0;
+		close(fds[i]);
+	}
+	tree_leave(&tree);
+	what = own(EGRESS_POLICY);
+	cr_assert_eq(guard_egress_set(guard, tree.ids[TREE_SLOT0], &what), 0);
+	for (int i = 0; i < 2; i++)
+		cr_expect(passed[i][0] && !passed[i][1] && passed[i][2] && !passed[i][3],
+			  "%s: %d %d %d %d", places[i], passed[i][0], passed[i][1], passed[i][2],
+			  passed[i][3]);
+}
+
 static int address_learn(const char *address, uint32_t policy, uint64_t until_ns)
 {
 	const struct guard_ports open = { PORT_SHUT, PORT_SHUT, IPPROTO_TCP, 7 };
@@ -258,6 +299,7 @@ Test(egress, refusals_are_told_passes_counted_packets_the_last_wall_and_policies
 	int fd, error;
 
 	what_was_refused_is_told_and_what_passed_is_counted();
+	what_is_open_goes_where_the_policy_leads_now();
 	cr_assert_eq(guard_egress_clear(guard, tree.ids[TREE_SLOT0]), 0);
 	tree_enter(&tree, TREE_SLOT0);
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -128,8 +128,6 @@ Test(shared, two_sandboxes_at_once_have_every_loopback_of_their_own_and_nothing_
 	for (int i = 0; i < 2; i++) {
 		counts = shared_counts(i ? TREE_SLOT1 : TREE_SLOT0);
 		cr_expect_eq(counts.ports, 0, "%u sockets are still counted", counts.ports);
-		cr_expect_eq(counts.sent_packets, counts.received_packets);
-		cr_expect_gt(counts.sent_bytes, 1000);
 		cr_expect_gt(counts.refused, 40);
 		cr_expect_gt(counts.dropped, 0); /* options */
 	}
