@@ -497,9 +497,7 @@ static __always_inline void flow_count(const struct policy_egress_flow_key *key,
 		top_note(&slot, key, first->rule, first->bytes);
 		return;
 	}
-	__sync_fetch_and_add(&flow->packets, 1);
 	before = __sync_fetch_and_add(&flow->bytes, first->bytes);
-	flow->last_ns = first->last_ns;
 	if (flow->policy != first->policy || flow->drops != first->drops) {
 		flow->rule = first->rule;
 		flow->drops = first->drops;
@@ -517,12 +515,9 @@ static __always_inline int packet_pass(struct policy_egress *self, const struct 
 	const struct violation capped = { .cgroup_id = key->cgroup_id,
 					  .rule = POLICY_RULE_EGRESS_CAP,
 					  .hook = POLICY_HOOK_SEND };
-	const __u64 now = bpf_ktime_get_coarse_ns();
 	const struct policy_egress_flow first = {
-		.packets = 1,
 		.bytes = bytes,
-		.first_ns = now,
-		.last_ns = now,
+		.first_ns = flow ? flow->first_ns : bpf_ktime_get_coarse_ns(),
 		.rule = verdict->rule,
 		.policy = verdict->is_kept ? self->policy : 0,
 		.drops = verdict->drops,

@@ -225,8 +225,7 @@ struct guard_egress_flow {
 	uint8_t address[16]; /* IPv4 as ::ffff:a.b.c.d */
 	uint16_t port;
 	uint8_t protocol;
-	uint32_t rule;	  /* that let it pass */
-	uint64_t packets; /* 0: they were counted with too many others since */
+	uint32_t rule; /* that let it pass */
 	uint64_t bytes;
 };
 

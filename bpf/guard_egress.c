@@ -297,10 +297,8 @@ static struct guard_egress_flow flow_read(int flows_fd, const struct policy_egre
 
 	memcpy(key.address, top->address, sizeof(key.address));
 	memcpy(flow.address, top->address, sizeof(flow.address));
-	if (bpf_map_lookup_elem(flows_fd, &key, &now) == 0 && now.bytes >= top->bytes) {
-		flow.packets = now.packets;
+	if (bpf_map_lookup_elem(flows_fd, &key, &now) == 0 && now.bytes >= top->bytes)
 		flow.bytes = now.bytes;
-	}
 	return flow;
 }
 

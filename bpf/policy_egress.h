@@ -90,8 +90,8 @@ struct policy_egress_flow_key {
  * sandbox has that policy, and none was dropped.
  */
 struct policy_egress_flow {
-	__u64 packets, bytes;
-	__u64 first_ns, last_ns; /* since boot, without time asleep, to a tick */
+	__u64 bytes;
+	__u64 first_ns; /* since boot, without time asleep, to a tick */
 	__u32 rule;
 	__u32 policy; /* that let it pass; 0: not by its destinations alone */
 	__u32 drops;  /* how many policies had been dropped */
@@ -125,4 +125,4 @@ _Static_assert(sizeof(struct policy_egress_tops) == 8 + 32 * 32, "no padding");
 _Static_assert(sizeof(struct policy_learned_key) == 32, "no padding");
 _Static_assert(sizeof(struct policy_learned) == 136, "no padding");
 _Static_assert(sizeof(struct policy_egress_flow_key) == 32, "no padding");
-_Static_assert(sizeof(struct policy_egress_flow) == 48, "no padding");
+_Static_assert(sizeof(struct policy_egress_flow) == 32, "no padding");

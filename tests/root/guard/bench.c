@@ -29,7 +29,7 @@ void must(long r, const char *what)
 void bench_round(const struct bench *bench, const void *with, double *best_ns)
 {
 	for (int which = 0; which < bench->count; which++) {
-		/* The CPU's time: none of these calls waits, and others on the machine do not count. */
+		/* The CPU's time: nothing here waits, and what others take does not count. */
 		double begun = clock_ns(CLOCK_PROCESS_CPUTIME_ID), each;
 
 		for (int i = 0; i < bench->repeats[which]; i++)

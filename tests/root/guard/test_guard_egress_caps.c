@@ -95,7 +95,7 @@ static void bytes_end_at_their_cap_exactly(void)
 	cr_expect_eq(counts_now(TREE_SLOT0).capped, 30);
 	cr_expect_eq(guard_egress_flows(guard, tree.ids[TREE_SLOT0], flows), 1,
 		     "nothing of the sandbox before");
-	cr_expect(flows[0].bytes == 10 * 1028 && flows[0].packets == 10);
+	cr_expect(flows[0].bytes == 10 * 1028);
 	/* Some bytes are left; when none is, calls are refused too. */
 	capped_begin(24, &(struct guard_caps){ .bytes = 1028 });
 	cr_expect_eq(tree_run(&tree, TREE_LEAF, flood_run, &some), 1);
