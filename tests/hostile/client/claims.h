@@ -49,7 +49,7 @@ struct service {
 	uint64_t median_us, worst_us;
 };
 
-/* So many requests on the neighbour's connection, one after another; 0 or -errno. */
+/* So many requests (fewer(), 20 at least) of the neighbour, one after another; 0 or -errno. */
 int neighbour_serve(struct scene *scene, uint32_t count, struct service *ret);
 /* A sandbox, a program in it with its output, and its end, on a new connection. */
 bool neighbour_works(struct scene *scene);

@@ -35,7 +35,7 @@ static void each_killed_worker_costs_at_most_one_request_and_is_replaced(struct 
 		if (!expect(until(10000, engine_workers(e, workers, 16) == WORKERS)))
 			break;
 		(void)kill(workers[0], SIGKILL);
-		expect(until(10000, load_done(&load) > done + 50));
+		expect(until(10000, load_done(&load) > done + fewer(50, 10)));
 		expect(until(10000, holdings_now(e->d).launchers_lost == lost + 1));
 	}
 	load_end(&load);
@@ -258,16 +258,17 @@ static void main_processes_killed_from_inside_end_as_killed_by_a_signal(struct e
 
 static void a_killed_engine_is_replaced_and_swept_after(struct engine *e)
 {
-	struct dsec_create_opts opts = create_opts(LIVE);
+	const unsigned live = fewer(LIVE, 40);
+	struct dsec_create_opts opts = create_opts(live);
 	const struct command c = SH("setsid sleep 300 & exec sleep 300");
 	auto_made struct made made = create_run(e->d, &opts);
 	pid_t pid = engine_pid(e), pids[ENGINE_PIDS_MAX];
 	int64_t tickets[20];
 	double begun_ms;
 
-	expect(made.created == LIVE);
-	for (int i = 0; i < 20; i++)
-		tickets[i] = command_start(e->d, made.ids[i * 10], &c, NULL);
+	expect(made.created == live);
+	for (unsigned i = 0; i < 20; i++)
+		tickets[i] = command_start(e->d, made.ids[i * live / 20], &c, NULL);
 	expect(until(10000, engine_running(e, "sleep") == 40));
 	begun_ms = clock_ms();
 	(void)kill(pid, SIGKILL); /* the keeper has not reaped it yet */
@@ -462,13 +463,13 @@ static void a_stop_under_load_ends_cleanly(struct engine *e)
 	auto_free struct engine *own = calloc(1, sizeof *own);
 
 	(void)e;
-	for (int i = 0; i < 5; i++) {
+	for (unsigned i = 0; i < fewer(5, 2); i++) {
 		struct load load;
 
 		if (!engine_start(own, &options))
 			return;
 		if (load_start(&load, own, 3)) {
-			expect(until(10000, load_done(&load) > (unsigned)(10 + i * 7)));
+			expect(until(10000, load_done(&load) > 10 + i * 7));
 			engine_end(own);
 			load_end(&load);
 		} else {

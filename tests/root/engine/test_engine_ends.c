@@ -10,6 +10,7 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/slowness.h"
 
 enum { LEAVES = 64, BURST = 200 };
 
@@ -83,7 +84,7 @@ static void two_thousand_orphans_are_reaped(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
 
-	for (int i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < fewer(20, 4); i++) {
 		auto_ran struct ran ran = shell_run(
 			e->d, id, "i=0; while [ $i -lt 100 ]; do (sleep 0.01 &); i=$((i+1)); done");
 
@@ -163,7 +164,7 @@ static void a_timeout_that_passes_spares_the_next_exec_of_the_leaf(struct engine
 {
 	struct dsec_id id = sandbox_make(e->d);
 
-	for (int i = 0; i < 50; i++) {
+	for (unsigned i = 0; i < fewer(50, 10); i++) {
 		struct command c = SH("sleep 99");
 
 		c.timeout_ms = 1;
@@ -221,12 +222,13 @@ static void a_burst_of_execs_over_many_sandboxes_all_end_well(struct engine *e)
 	struct dsec_create_opts opts = create_opts(20);
 	auto_made struct made made = create_run(e->d, &opts);
 	const struct command c = SH("echo $$ >/dev/null; echo done");
-	auto_free int64_t *tickets = calloc(BURST, sizeof *tickets);
+	const unsigned burst = fewer(BURST, 60);
+	auto_free int64_t *tickets = calloc(burst, sizeof *tickets);
 
 	expect(made.created == 20);
-	for (int i = 0; i < BURST; i++)
+	for (unsigned i = 0; i < burst; i++)
 		tickets[i] = command_start(e->d, made.ids[i % 20], &c, NULL);
-	for (int i = 0; i < BURST; i++) {
+	for (unsigned i = 0; i < burst; i++) {
 		auto_ran struct ran ran = command_wait(e->d, tickets[i]);
 
 		expect(ran_says(&ran, "done\n"));
@@ -257,7 +259,7 @@ static void the_death_of_pid_1_ends_its_execs_as_killed_and_the_sandbox(struct e
 {
 	const struct command c = SH("echo here; exec sleep 300");
 
-	for (int i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < fewer(20, 5); i++) {
 		struct dsec_id id = sandbox_make(e->d);
 		int64_t tickets[3];
 		pid_t pids[16];
@@ -287,14 +289,14 @@ static void execs_that_race_with_the_death_of_pid_1_end_in_a_known_way(struct en
 {
 	const struct command c = SH("echo here");
 
-	for (int i = 0; i < 50; i++) {
+	for (unsigned i = 0; i < fewer(50, 8); i++) {
 		struct dsec_id id = sandbox_make(e->d);
 		int64_t tickets[8];
 		pid_t pids[16];
 
 		if (!expect(engine_inits(e, pids, 16) == 1))
 			break;
-		for (int n = 0; n < 8; n++) {
+		for (unsigned n = 0; n < 8; n++) {
 			tickets[n] = command_start(e->d, id, &c, NULL);
 			if (n == i % 8)
 				(void)kill(pids[0], SIGKILL); /* as above */

@@ -294,7 +294,7 @@ static void destroying_what_is_being_made_ends_it(struct engine *e)
 	struct dsec_label label = { bytes_of("job"), bytes_of("early") };
 	struct dsec_select select = { .size = sizeof select, .labels = &label, .label_count = 1 };
 
-	for (int i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < fewer(10, 4); i++) {
 		struct dsec_create_opts opts = create_opts(MANY);
 
 		opts.labels = &label;
@@ -331,13 +331,13 @@ static void a_sandbox_is_gone_when_its_destroy_has_ended(struct engine *e)
 
 static void a_cancelled_create_accounts_for_every_one(struct engine *e)
 {
-	for (int i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < fewer(20, 5); i++) {
 		struct dsec_create_opts opts = create_opts(MANY);
 
 		opts.flags |= DSEC_CREATE_DESTROY_IF_CANCELLED;
 		int64_t ticket = create_start(e->d, &opts, NULL);
 
-		pause_ms((unsigned)i % 5); /* another moment each time: what counts is the sum */
+		pause_ms(i % 5); /* another moment each time: what counts is the sum */
 		(void)dsec_cancel(e->d, ticket);
 		auto_made struct made made = create_wait(e->d, ticket, MANY);
 
@@ -384,7 +384,7 @@ static void a_request_past_its_deadline_says_so(struct engine *e)
 	expect(engine_running(e, "sleep") == 1);
 	sandbox_end(e->d, id);
 	expect(engine_running(e, "sleep") == 0);
-	for (int i = 0; i < 10; i++) {
+	for (unsigned i = 0; i < fewer(10, 3); i++) {
 		struct dsec_create_opts opts = create_opts(MANY);
 		struct dsec_call call = { .size = sizeof call, .timeout_ms = 1 };
 		auto_made struct made made =

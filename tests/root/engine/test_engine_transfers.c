@@ -204,7 +204,7 @@ static void readers_of_an_old_file_see_the_old_or_the_new_one_whole(struct engin
 	int64_t ticket = command_start(e->d, id, &watch, NULL);
 
 	expect(until(15000, sandbox_says(e, id, "test -s /tmp/a", "")));
-	for (int i = 0; i < 50; i++) {
+	for (unsigned i = 0; i < fewer(50, 10); i++) {
 		auto_filed struct filed written =
 			file_write(e->d, id, "/tmp/a", i % 2 ? "aaaaaaaa\n" : "bbbbbbbb\n");
 
@@ -222,7 +222,7 @@ static void a_cancelled_write_never_appears_and_leaves_nothing(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
 
-	for (int i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < fewer(20, 6); i++) {
 		int64_t ticket = write_start(e->d, id, "/tmp/a");
 
 		if (i % 3)
@@ -362,7 +362,7 @@ static void one_under_way_keeps_an_idle_sandbox(struct engine *e)
 	struct dsec_id id = made.ids[0];
 	int64_t ticket = write_start(e->d, id, "/tmp/a");
 
-	expect(!until(2500, !list_has(e->d, id)));
+	expect(!until(fewer(2500, 625), !list_has(e->d, id)));
 	expect(input_give(e->d, ticket, 0, (struct dsec_bytes){ 0 }).code == DSEC_OK);
 	expect(ticket_end(e->d, ticket).code == DSEC_OK);
 	expect(until(15000, !list_has(e->d, id)));
