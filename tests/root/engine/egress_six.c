@@ -219,6 +219,9 @@ void a_policy_leads_by_IPv6_where_it_allows_and_nowhere_else(struct engine *e)
 	if (!policies_put(e))
 		return;
 	leads_where_it_allows6(e, DSEC_NETWORK_PRIVATE);
+	/* For the first of them the engine loads what it keeps. */
+	sandbox_end(e->d, out_make(e->d, DSEC_NETWORK_SHARED));
+	engine_baseline(e);
 	leads_where_it_allows6(e, DSEC_NETWORK_SHARED);
 }
 
