@@ -13,8 +13,12 @@ packages=(
 	# the image, and the peers of the load generator
 	erofs-utils zstd mmdebstrap busybox-static bubblewrap crun runc
 )
-# Tests in virtual machines, of types in Python, and over ssh: skipped by name without them.
-packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server)
+# Tests in virtual machines, of types in Python, over ssh, and of real servers: skipped by name
+# without them.
+packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server nginx-light redis-server nodejs)
+# Tests start servers of their own; those that these packages would start are not wanted here.
+declare -A services=([openssh-server]="ssh.service ssh.socket" [nginx-light]=nginx.service
+	[redis-server]=redis-server.service)
 
 refuse() {
 	printf 'setup: %s\n' "$1" >&2
@@ -57,10 +61,14 @@ quietly() {
 		refuse "failed: $*"
 	}
 }
-# Tests start an sshd of their own; the one that the package would start is not wanted here.
+unwanted=()
+for package in "${missing_optional[@]}"; do
+	read -ra of_package <<<"${services[$package]:-}"
+	unwanted+=("${of_package[@]}")
+done
 policy=/usr/sbin/policy-rc.d
 policy_made=
-if [[ " ${missing_optional[*]} " == *" openssh-server "* && ! -e $policy ]]; then
+if [[ ${#unwanted[@]} -gt 0 && ! -e $policy ]]; then
 	printf '#!/bin/sh\nexit 101\n' >"$policy"
 	chmod 755 "$policy"
 	policy_made=1
@@ -71,7 +79,8 @@ quietly apt-get update
 [ ${#missing_optional[@]} = 0 ] ||
 	apt-get install -y --no-install-recommends "${missing_optional[@]}" </dev/null >"$log" 2>&1 ||
 	printf 'setup: no %s: tests that need it will be skipped\n' "${missing_optional[*]}" >&2
-if [[ " ${missing_optional[*]} " == *" openssh-server "* && -x /usr/sbin/sshd ]]; then
-	# Nor at the next boot; systemctl may be absent, or without a systemd that runs.
-	systemctl disable ssh.service ssh.socket >/dev/null 2>&1 || update-rc.d ssh disable || true
-fi
+# Nor at the next boot; systemctl may be absent, or without a systemd that runs.
+for service in "${unwanted[@]}"; do
+	systemctl disable "$service" >/dev/null 2>&1 ||
+		update-rc.d "${service%.*}" disable >/dev/null 2>&1 || true
+done

@@ -288,14 +288,15 @@ static void a_policy_leads_where_it_allows_and_nowhere_else(struct engine *e)
 	leads_where_it_allows(e, DSEC_NETWORK_SHARED);
 }
 
-static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
+static void caps_hold_and_are_shown(struct engine *e, uint32_t network)
 {
 	struct dsec_create_opts opts = out_opts();
 	struct dsec_inspected seen;
 	struct dsec_usage usage;
 
 	opts.policy = "capped";
-	if (!policy_put(e->d, "name: capped\nnetwork:\n  mode: private\n  egress:\n"
+	opts.network = network;
+	if (!policy_put(e->d, "name: capped\nnetwork:\n  mode: shared\n  egress:\n"
 			      "    allow: [service: internet]\n"
 			      "    caps: {connections: 2, bytes: 1MiB}\n"))
 		return;
@@ -320,6 +321,43 @@ static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
 	usage = usage_now(e->d, made.ids[0]);
 	expect(usage.egress_connections == 2 && usage.egress_capped == 1);
 	sandbox_end(e->d, made.ids[0]);
+}
+
+static void caps_hold_and_what_went_out_is_shown_by_place(struct engine *e)
+{
+	caps_hold_and_are_shown(e, DSEC_NETWORK_PRIVATE);
+	caps_hold_and_are_shown(e, DSEC_NETWORK_SHARED);
+}
+
+/* Beside it in the namespace is one with the same policy, whose bytes are its own. */
+static void bytes_in_a_namespace_of_many_are_capped_for_each_alone(struct engine *e)
+{
+	struct dsec_create_opts opts = out_opts();
+	struct dsec_inspected seen[2];
+
+	opts.policy = "thin";
+	opts.network = DSEC_NETWORK_SHARED;
+	opts.count = 2;
+	if (!policy_put(e->d, "name: thin\nnetwork:\n  mode: shared\n  egress:\n"
+			      "    allow: [service: internet]\n    caps: {bytes: 2KiB}\n"))
+		return;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	if (!expect(made.created == 2))
+		return;
+	/* A connection is some 300 bytes: the tenth has none left. */
+	for (int i = 0; i < 10; i++)
+		(void)answers(e->d, made.ids[0], INTERNET, 80, "");
+	expect(reads(e->d, made.ids[0], INTERNET, 80, ""));
+	expect(reads(e->d, made.ids[1], INTERNET, 80, "from " HOST "\n"));
+	for (int i = 0; i < 2; i++)
+		seen[i] = inspected_now(e->d, made.ids[i]);
+	expect(seen[0].egress.sent_bytes > 1024 && seen[0].egress.sent_bytes <= 2048);
+	expect(seen[0].egress.capped > 0 && seen[0].egress.connections > 2);
+	expect(seen[1].egress.sent_bytes > 100 && seen[1].egress.sent_bytes < 1024);
+	expect(seen[1].egress.capped == 0 && seen[1].egress.connections == 1);
+	for (int i = 0; i < 2; i++)
+		sandbox_end(e->d, made.ids[i]);
 }
 
 /* Whatever slot it was in: what comes after it has what it asked for, and no more. */
@@ -450,6 +488,7 @@ static const struct claim claims[] = {
 	CLAIM(a_private_network_beside_it_has_no_way_out),
 	CLAIM(a_policy_leads_where_it_allows_and_nowhere_else),
 	CLAIM(caps_hold_and_what_went_out_is_shown_by_place),
+	CLAIM(bytes_in_a_namespace_of_many_are_capped_for_each_alone),
 	CLAIM(nothing_of_a_way_out_is_passed_on),
 	CLAIM(a_phase_whose_policy_has_no_way_out_leads_nowhere),
 	CLAIM(IPv6_leads_out_and_the_internet_sees_the_hosts_address),

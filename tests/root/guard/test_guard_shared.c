@@ -133,6 +133,33 @@ Test(shared, two_sandboxes_at_once_have_every_loopback_of_their_own_and_nothing_
 	}
 }
 
+static pid_t servers_start(enum tree_place place, const char *name, const char *folder)
+{
+	pid_t pid = tree_fork(&tree, place, 0);
+
+	cr_assert(pid >= 0);
+	if (pid == 0) {
+		execlp("python3", "python3", "-B", SERVERS_SCRIPT, name, folder, NULL);
+		_exit(127);
+	}
+	return pid;
+}
+
+Test(shared, nginx_redis_and_node_of_two_sandboxes_have_the_same_ports_and_answer_each_its_own)
+{
+	char folder[] = "/tmp/dsec-servers.XXXXXX";
+	pid_t first, second;
+
+	cr_assert_not_null(mkdtemp(folder));
+	first = servers_start(TREE_LEAF, "first", folder);
+	second = servers_start(TREE_SLOT1, "second", folder);
+	cr_expect_eq(child_reap(first), 0);
+	cr_expect_eq(child_reap(second), 0);
+	run((const char *const[]){ "rm", "-rf", "--one-file-system", folder, NULL });
+	for (int i = 0; i < 2; i++)
+		cr_expect_eq(shared_counts(i ? TREE_SLOT1 : TREE_SLOT0).ports, 0);
+}
+
 /* What was told of one place of the neighbour's, and one of a cloud's. */
 struct told {
 	int neighbours, metadata, raws;
