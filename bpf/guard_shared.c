@@ -153,12 +153,13 @@ int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard
 	if (!what->address || what->address >= GUARD_SHARED_ADDRESSES || !what->ports_max ||
 	    !what->datagrams_max || !what->connections_max)
 		return -EINVAL;
-	/* It has no sockets before the programs know it, and none that they did not see. */
-	r = bpf_map_delete_elem(sharing.networks_fd, &slot);
-	if (r < 0 && r != -ENOENT)
-		return r;
+	/* Nobody runs there yet: it makes no socket before the programs know it. */
 	r = entry_add(sharing.programs, cgroup_id, what);
-	return r < 0 ? r : bpf_map_update_elem(sharing.networks_fd, &slot, &network, BPF_ANY);
+	if (r == 0)
+		r = bpf_map_update_elem(sharing.networks_fd, &slot, &network, BPF_ANY);
+	if (r < 0)
+		(void)bpf_map_delete_elem(sharing.networks_fd, &slot); /* it may make none */
+	return r;
 }
 
 int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,

@@ -450,7 +450,7 @@ static void create_refused(struct creation *creation, const struct status *statu
 static void network_ready(struct network_want *want, int result)
 {
 	struct creation *creation = container_of(want, struct creation, network);
-	struct status s = network_failed(result);
+	struct status s = network_failed(want, result);
 
 	if (s.code)
 		create_refused(creation, &s);

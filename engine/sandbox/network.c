@@ -1,6 +1,6 @@
 /*
  * Networks of creates, before anything is built. Called by create.c, and as the engine starts. Must
- * hold: what `shared` needs is loaded once, on the control thread, since it takes 30 ms; a failure
+ * hold: what `shared` needs is loaded once, on the control thread, since it takes 25 ms; a failure
  * is logged once and stays; a create that names no network is never refused for it.
  */
 #include "engine/sandbox/network.h"
@@ -108,7 +108,7 @@ static int network_load(struct guard *guard)
 
 	why[strcspn(why, "\n")] = '\0';
 	if (*why)
-		log_warning("guard: %s, continuing", why);
+		log_warning("guard: %s: see `dsecd --check`, bpf-shared, continuing", why);
 	return r;
 }
 
@@ -125,28 +125,16 @@ int network_start(struct node *node)
 	const uint32_t wanted = node->config->network;
 	int r;
 
-	node->network = DSEC_NETWORK_NONE;
-	node->network_why = DSEC_NETWORK_WHY_OPERATOR;
-	if (wanted == CONFIG_NETWORK_NONE)
+	node->network = wanted == CONFIG_NETWORK_NONE ? DSEC_NETWORK_NONE : DSEC_NETWORK_SHARED;
+	node->network_why = wanted == CONFIG_NETWORK_ANY ? DSEC_NETWORK_WHY_DEFAULT :
+							   DSEC_NETWORK_WHY_OPERATOR;
+	if (wanted != CONFIG_NETWORK_SHARED)
 		return 0;
 	r = node->guard ? network_load(node->guard) : -EOPNOTSUPP;
-	if (r == -ENOMEM)
-		return r;
-	if (r == 0) {
-		node->network = DSEC_NETWORK_SHARED;
-		if (wanted == CONFIG_NETWORK_ANY)
-			node->network_why = DSEC_NETWORK_WHY_DEFAULT;
-		return 0;
-	}
-	node->network_why = why_of_host(node->guard);
-	if (wanted == CONFIG_NETWORK_SHARED) {
+	if (r < 0)
 		log_error("--network shared: this host cannot keep sandboxes apart in one: see"
 			  " `dsecd --check`, bpf-shared");
-		return -EOPNOTSUPP;
-	}
-	log_warning("network: sandboxes have none unless they are made with --network private: see"
-		    " `dsecd --check`, bpf-shared, continuing");
-	return 0;
+	return r;
 }
 
 void network_choose(struct network_want *want, uint32_t asked, const struct policy *policy)
@@ -203,12 +191,17 @@ int network_get(struct network_want *want)
 	return -EAGAIN;
 }
 
-struct status network_failed(int result)
+struct status network_failed(struct network_want *want, int result)
 {
 	if (result >= 0)
 		return STATUS_OK;
 	if (result == -ENOMEM)
 		return status_of_errno(result, "create", "network");
+	if (want->why == DSEC_NETWORK_WHY_DEFAULT) {
+		want->network = DSEC_NETWORK_NONE;
+		want->why = why_of_host(want->shard->node->guard);
+		return STATUS_OK;
+	}
 	return status_unsupported("create", "network",
 				  "this host cannot keep sandboxes apart in one: see dsecd's log");
 }

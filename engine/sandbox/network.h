@@ -1,7 +1,7 @@
 /*
  * What networks a create may ask for, and which one it gets that names none: by the engine's
  * configuration, by a policy, and by what this host can do. What `shared` needs, programs, is
- * loaded as the engine starts where it is the default, else for the first that asks.
+ * loaded for the first create that gets it; as the engine starts where the operator named it.
  */
 #pragma once
 
@@ -45,5 +45,5 @@ int network_start(struct node *node);
 void network_choose(struct network_want *want, uint32_t asked, const struct policy *policy);
 /* 0: it is there; -EAGAIN: ready() will be called; -EOPNOTSUPP: this host cannot. */
 int network_get(struct network_want *want);
-/* What a create is told of it. */
-struct status network_failed(int result);
+/* What a create is told of it; one that named none gets none, and why. */
+struct status network_failed(struct network_want *want, int result);

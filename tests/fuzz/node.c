@@ -306,7 +306,8 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 		.id = 0x1122334455667788,
 		.epoch = 1700000000000,
 		.unenforced = DSEC_LIMIT_MEMORY,
-		.network = DSEC_NETWORK_NONE,
+		.network = DSEC_NETWORK_SHARED,
+		.network_why = DSEC_NETWORK_WHY_DEFAULT,
 	};
 	if (tenants_open(&node->node) < 0)
 		abort();
