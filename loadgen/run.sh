@@ -8,7 +8,7 @@
 #
 # --quick: shorter everywhere, under five minutes on a machine that is set up. --json: one object
 # per scenario, one a line. STEPs: work, load (both); and only when asked for, minutes each: storms
-# (a neighbour beside sandboxes that do their worst), policy (sandboxes with ready-made policies, and what
+# (a neighbour beside sandboxes that do their worst), policy (sandboxes with ready-made policies and in network shared, and what
 # calls cost in them), hostile (a good client beside hostile ones).
 # In ${XDG_CACHE_HOME:-~/.cache}/dsec: the images, what was fetched, and the log of the engine.
 # DSEC_BUILD: a build folder to use in place of build/release; it is not built then.
@@ -372,21 +372,36 @@ storms_run() {
 
 # In turn, so that what else the machine does falls on all of them.
 policy_run() {
-	local round policy
+	local round
 
-	say "policies: $(uname -r), $(nproc) CPUs"
+	say "policies and networks: $(uname -r), $(nproc) CPUs"
 	: >"$run/policy.json"
 	for ((round = 1; round <= floor_rounds; round++)); do
-		for policy in default no-network fncall; do
-			quiet_wait 5
-			timeout --foreground -k 10 $((short + 180)) "$build/loadgen/dsec-loadgen" \
-				--instance "$instance" --name "$policy-$round" --scenario ready \
-				--seconds "$short" --image "$image" --policy "$policy" \
-				--json "$run/policy.json" || fail "policy $policy"
-		done
+		policy_rate default none
+		policy_rate no-network none
+		policy_rate fncall none
+		policy_rate default shared
 	done
+	python3 - "$run/policy.json" <<-'END'
+		import collections, json, statistics, sys
+		rates = collections.defaultdict(list)
+		for row in map(json.loads, open(sys.argv[1])):
+		    rates[row["scenario"].rpartition("-")[0]].append(row["rate_per_s"])
+		base = statistics.median(rates["default-none"])
+		for name, all in rates.items():
+		    rate = statistics.median(all)
+		    print(f"{name}: {rate:.0f} sandboxes a second, {100 * rate / base:.0f} % of default-none")
+	END
 	timeout --foreground -k 10 300 "$build/tests/root/guard/bench_policy" || fail "bench_policy"
 	[[ -z $json ]] || cat "$run/policy.json" >>"$json"
+}
+
+policy_rate() { # POLICY NETWORK
+	quiet_wait 5
+	timeout --foreground -k 10 $((short + 180)) "$build/loadgen/dsec-loadgen" \
+		--instance "$instance" --name "$1-$2-$round" --scenario ready --seconds "$short" \
+		--image "$image" --policy "$1" --network "$2" --json "$run/policy.json" ||
+		fail "policy $1, network $2"
 }
 
 # ---- hostile clients ----
