@@ -1,17 +1,15 @@
 /*
  * Connections. Called by the shard's loop with accepted sockets and by channels. A handshake has a
  * deadline; a client that has gone is freed when all its channels have settled on their shards,
- * because requests in flight still refer to them.
+ * because requests in flight still refer to them. What may sleep of its beginning and its end the
+ * control thread does: meanwhile the shard leaves the client's memory alone.
  */
 #include "engine/client/client.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,7 +27,15 @@
 
 #define HANDSHAKE_NS (10 * 1000000000ull)
 
-enum client_state { CLIENT_HELLO, CLIENT_TOKEN, CLIENT_MAPPED, CLIENT_OPEN, CLIENT_CLOSING };
+enum client_state {
+	CLIENT_HELLO,
+	CLIENT_TOKEN,
+	CLIENT_GREETED, /* the control thread makes its memory, and welcomes it */
+	CLIENT_MAPPED,
+	CLIENT_SEALING, /* on the control thread */
+	CLIENT_OPEN,
+	CLIENT_CLOSING,
+};
 
 struct client {
 	struct shard *shard;
@@ -37,7 +43,10 @@ struct client {
 	struct io_op receive;
 	struct timer deadline;
 	enum client_state state;
-	bool receiving;
+	bool receiving, is_away; /* with the control thread */
+	struct mail mail;
+	int (*work)(struct client *client); /* there */
+	int result;
 	int fd;
 	struct mail *place; /* among clients_max */
 	uint32_t door;
@@ -55,6 +64,7 @@ struct client {
 
 static void client_end(struct client *client);
 static void client_received(struct io_op *op, int res);
+static void client_worked(struct mail *mail, void *owner);
 
 int client_socket(const struct client *client)
 {
@@ -68,9 +78,46 @@ static void client_receive(struct client *client, void *at, uint32_t bytes)
 	io_recv(client->shard->io, &client->receive, client->fd, at, bytes);
 }
 
+/* ---- the control thread's part ---- */
+
+/* There. */
+static void client_forget(struct mail *mail, void *owner)
+{
+	struct client *client = container_of(mail, struct client, mail);
+
+	(void)owner;
+	client_memory_done(&client->memory);
+	cleanup_close(&client->fd);
+	free(client->channels);
+	free(client);
+}
+
+/* There. */
+static void client_work(struct mail *mail, void *owner)
+{
+	struct client *client = container_of(mail, struct client, mail);
+
+	client->result = client->work(client);
+	mail->deliver = client_worked;
+	mail_send(control_io(owner), client->shard->io, mail);
+}
+
+/* Between this and client_worked() the client is the control thread's. */
+static void client_send_away(struct client *client, int (*work)(struct client *client))
+{
+	struct shard *shard = client->shard;
+
+	client->is_away = true;
+	client->work = work;
+	client->mail.deliver = client_work;
+	mail_send(shard->io, control_io(shard->node->control), &client->mail);
+}
+
 static void client_free(struct client *client)
 {
 	struct shard *shard = client->shard;
+	struct control *control = shard->node->control;
+	struct mail *place = client->place;
 
 	if (client->previous)
 		client->previous->next = client->next;
@@ -79,22 +126,21 @@ static void client_free(struct client *client)
 	if (client->next)
 		client->next->previous = client->previous;
 	timer_clear(&shard->timers, &client->deadline);
-	client_memory_done(&client->memory);
-	cleanup_close(&client->fd);
-	control_client_gone(shard->node->control, shard, client->place);
 	if (client->tenant) {
 		shard->tenancies[client->tenant->index].clients--;
 		tenant_give(client->tenant, TENANT_CLIENTS);
 	}
-	free(client->channels);
-	free(client);
+	client->mail.deliver = client_forget;
+	mail_send(shard->io, control_io(control), &client->mail);
+	control_client_gone(control, shard, place);
 	shard->clients_live--;
 	shard_check_stopped(shard);
 }
 
 static void client_try_free(struct client *client)
 {
-	if (client->state == CLIENT_CLOSING && !client->receiving && !client->channels_left)
+	if (client->state == CLIENT_CLOSING && !client->receiving && !client->is_away &&
+	    !client->channels_left)
 		client_free(client);
 }
 
@@ -201,7 +247,7 @@ static void client_refuse_version(struct client *client)
 	client_refuse(client, DSEC_UNSUPPORTED, text);
 }
 
-static int client_make_channels(struct client *client, const int *doorbells)
+static int client_make_channels(struct client *client)
 {
 	int r;
 
@@ -217,11 +263,9 @@ static int client_make_channels(struct client *client, const int *doorbells)
 			.is_stream = client->hello.transport == DSEC_TRANSPORT_STREAM,
 			.memory = client->memory.base,
 			.layout = &client->memory.layout,
-			.doorbell_fd = doorbells ? fcntl(doorbells[i], F_DUPFD_CLOEXEC, 3) : -1,
+			.doorbell_fd = client_memory_take_doorbell(&client->memory, i),
 		};
 
-		if (doorbells && options.doorbell_fd < 0)
-			return -errno;
 		r = channel_new(&options, &client->channels[i]);
 		if (r < 0) {
 			cleanup_close(&options.doorbell_fd);
@@ -229,29 +273,6 @@ static int client_make_channels(struct client *client, const int *doorbells)
 		}
 	}
 	return 0;
-}
-
-static int send_welcome(int fd, const struct dsec_ring_welcome *welcome, const int *fds,
-			uint32_t fd_count)
-{
-	union {
-		char bytes[CMSG_SPACE((DSEC_CHANNELS_MAX + 1) * sizeof(int))];
-		size_t align; /* as a cmsghdr is */
-	} control;
-	struct iovec part = { (void *)welcome, sizeof *welcome };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
-
-	if (fd_count) {
-		message.msg_control = control.bytes;
-		message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
-		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-		header->cmsg_level = SOL_SOCKET;
-		header->cmsg_type = SCM_RIGHTS;
-		header->cmsg_len = CMSG_LEN(fd_count * sizeof(int));
-		memcpy(CMSG_DATA(header), fds, fd_count * sizeof(int));
-	}
-	return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof *welcome ? 0 : -EPIPE;
 }
 
 static void channel_open_deliver(struct mail *mail, void *owner)
@@ -282,36 +303,23 @@ static void client_start(struct client *client)
 		client_receive(client, &client->byte, 1);
 }
 
+/* On the control thread. */
 static int client_welcome(struct client *client)
 {
-	struct shard *shard = client->shard;
 	struct client_memory *memory = &client->memory;
-	bool ring = client->hello.transport == DSEC_TRANSPORT_RING;
-	int fds[DSEC_CHANNELS_MAX + 1];
-	uint32_t fd_count = 0;
 	int r;
 
-	client->channel_count = ring && client->hello.channels > 1 ? shard->node->shard_count : 1;
-	if (client->channel_count > DSEC_CHANNELS_MAX)
-		client->channel_count = DSEC_CHANNELS_MAX;
-	r = client_memory_init(memory, shard->node, &client->hello, client->channel_count);
+	r = client_memory_init(memory, client->shard->node, &client->hello, client->channel_count);
 	if (r < 0)
 		return r;
-	memory->layout.home_shard = 1 + (client->channel_count > 1 ? 0 : shard->number);
-	if (ring)
-		fds[fd_count++] = memory->fd;
-	for (uint32_t i = 0; r >= 0 && ring && i < client->channel_count; i++) {
-		r = eventfd(0, EFD_CLOEXEC);
-		if (r >= 0)
-			fds[fd_count++] = r;
-	}
-	if (r >= 0)
-		r = client_make_channels(client, ring ? fds + 1 : NULL);
-	if (r >= 0)
-		r = send_welcome(client->fd, &memory->layout, fds, fd_count);
-	for (uint32_t i = 1; i < fd_count; i++)
-		(void)close(fds[i]); /* the channels and the client have their own */
-	return r < 0 ? r : 0;
+	memory->layout.home_shard = 1 + (client->channel_count > 1 ? 0 : client->shard->number);
+	return client_memory_send(memory, client->fd);
+}
+
+/* On the control thread. */
+static int client_seal(struct client *client)
+{
+	return client_memory_seal(&client->memory);
 }
 
 static struct identity client_identify(const struct client *client)
@@ -333,8 +341,9 @@ static struct identity client_identify(const struct client *client)
 
 static void client_greet(struct client *client)
 {
+	const bool ring = client->hello.transport == DSEC_TRANSPORT_RING;
+	const uint32_t shards = client->shard->node->shard_count;
 	struct identity who = client_identify(client);
-	int r;
 
 	if (!who.tenant) {
 		client_refuse(client, who.code, who.text);
@@ -346,7 +355,19 @@ static void client_greet(struct client *client)
 	}
 	client->tenant = who.tenant;
 	client->shard->tenancies[who.tenant->index].clients++;
-	r = client_welcome(client);
+	client->channel_count = ring && client->hello.channels > 1 ? shards : 1;
+	if (client->channel_count > DSEC_CHANNELS_MAX)
+		client->channel_count = DSEC_CHANNELS_MAX;
+	client->state = CLIENT_GREETED;
+	client_send_away(client, client_welcome);
+}
+
+static void client_welcomed(struct client *client)
+{
+	int r = client->result;
+
+	if (r >= 0)
+		r = client_make_channels(client);
 	if (r < 0) {
 		client_refuse(client, DSEC_REFUSED, "no memory or descriptors for a connection");
 		return;
@@ -399,25 +420,40 @@ static void client_got_hello(struct client *client)
 
 static void client_got_mapped(struct client *client)
 {
-	struct dsec_ring_step go = { .magic = DSEC_RING_MAGIC, .step = 2 };
-	int r;
-
 	if (client->step.magic != DSEC_RING_MAGIC || client->step.step != 1 ||
 	    client->step.reserved) {
 		client_end(client);
 		return;
 	}
-	r = client_memory_seal(&client->memory);
-	if (r < 0) {
-		log_error("client memory seal failed err=%s", strerror(-r));
+	client->state = CLIENT_SEALING;
+	client_send_away(client, client_seal);
+}
+
+static void client_sealed(struct client *client)
+{
+	struct dsec_ring_step go = { .magic = DSEC_RING_MAGIC, .step = 2 };
+
+	if (client->result < 0)
+		log_error("client memory seal failed err=%s", strerror(-client->result));
+	if (client->result < 0 ||
+	    send(client->fd, &go, sizeof go, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof go)
 		client_end(client);
-		return;
-	}
-	if (send(client->fd, &go, sizeof go, MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof go) {
-		client_end(client);
-		return;
-	}
-	client_start(client);
+	else
+		client_start(client);
+}
+
+static void client_worked(struct mail *mail, void *owner)
+{
+	struct client *client = container_of(mail, struct client, mail);
+
+	(void)owner; /* its home shard */
+	client->is_away = false;
+	if (client->state == CLIENT_CLOSING)
+		client_try_free(client);
+	else if (client->state == CLIENT_GREETED)
+		client_welcomed(client);
+	else
+		client_sealed(client);
 }
 
 /* Each state waits for so many bytes at one place. */
@@ -433,6 +469,8 @@ static void *client_wanted(struct client *client, uint32_t *ret_bytes)
 	case CLIENT_MAPPED:
 		*ret_bytes = sizeof client->step;
 		return &client->step;
+	case CLIENT_GREETED:
+	case CLIENT_SEALING:
 	case CLIENT_OPEN:
 	case CLIENT_CLOSING:
 		break;

@@ -1,13 +1,17 @@
 /*
- * Shared memory of a client. Called by client.c on its home shard; the mapping is used by the
- * channels of all shards until every one of them has settled.
+ * Shared memory of a client and its doorbells. Called by client.c, on the control thread; the
+ * mapping is used by the channels of all shards until every one of them has settled.
  */
 #include "engine/client/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
@@ -69,6 +73,21 @@ static void layout_fill(struct dsec_ring_welcome *w, const struct node *node,
 	w->buffer_entries = BUFFER_ENTRIES;
 }
 
+static int doorbells_make(struct client_memory *memory, unsigned int channels)
+{
+	memory->doorbells = malloc(channels * sizeof *memory->doorbells);
+	if (!memory->doorbells)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < channels; i++)
+		memory->doorbells[i] = -1;
+	for (unsigned int i = 0; i < channels; i++) {
+		memory->doorbells[i] = eventfd(0, EFD_CLOEXEC);
+		if (memory->doorbells[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
 int client_memory_init(struct client_memory *memory, const struct node *node,
 		       const struct dsec_ring_hello *hello, unsigned int channels)
 {
@@ -103,7 +122,44 @@ int client_memory_init(struct client_memory *memory, const struct node *node,
 	memory->base = base;
 	memory->bytes = w->memory_bytes;
 	memory->fd = take_fd(&fd);
-	return 0;
+	return doorbells_make(memory, channels);
+}
+
+int client_memory_send(const struct client_memory *memory, int socket_fd)
+{
+	union {
+		char bytes[CMSG_SPACE((DSEC_CHANNELS_MAX + 1) * sizeof(int))];
+		size_t align; /* as a cmsghdr is */
+	} control;
+	const struct dsec_ring_welcome *welcome = &memory->layout;
+	struct iovec part = { (void *)welcome, sizeof *welcome };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+
+	if (memory->doorbells) {
+		const size_t bytes = welcome->channels * sizeof(int);
+
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(int) + bytes);
+		struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+		header->cmsg_level = SOL_SOCKET;
+		header->cmsg_type = SCM_RIGHTS;
+		header->cmsg_len = CMSG_LEN(sizeof(int) + bytes);
+		memcpy(CMSG_DATA(header), &memory->fd, sizeof(int));
+		memcpy(CMSG_DATA(header) + sizeof(int), memory->doorbells, bytes);
+	}
+	return sendmsg(socket_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof *welcome ?
+		       0 :
+		       -EPIPE;
+}
+
+int client_memory_take_doorbell(struct client_memory *memory, unsigned int channel)
+{
+	int fd = memory->doorbells ? memory->doorbells[channel] : -1;
+
+	if (memory->doorbells)
+		memory->doorbells[channel] = -1;
+	return fd;
 }
 
 int client_memory_seal(struct client_memory *memory)
@@ -125,6 +181,9 @@ void client_memory_done(struct client_memory *memory)
 {
 	if (memory->base)
 		(void)munmap(memory->base, memory->bytes);
+	for (uint32_t i = 0; memory->doorbells && i < memory->layout.channels; i++)
+		cleanup_close(&memory->doorbells[i]);
+	free(memory->doorbells);
 	cleanup_close(&memory->fd);
 	*memory = (struct client_memory){ .fd = -1 };
 }

@@ -38,6 +38,7 @@ struct creation {
 	struct status failure; /* of the image: of every one */
 	bool is_done;	       /* one was not only refused */
 	bool pumping, resting;
+	struct sandbox *under_way[CREATES_AT_ONCE]; /* being built; NULL: a free place */
 };
 
 static void create_more(struct creation *creation);
@@ -192,10 +193,22 @@ static void emit_created(struct part *part, const struct sandbox *sandbox)
 	part_emit(part, &e);
 }
 
-static void create_one_done(struct part *part)
+/* The first place of `from`, which there is, becomes that of `to`. */
+static void under_way_change(struct creation *creation, const struct sandbox *from,
+			     struct sandbox *to)
+{
+	struct sandbox **at = creation->under_way;
+
+	while (*at != from)
+		at++;
+	*at = to;
+}
+
+static void create_one_done(struct part *part, const struct sandbox *sandbox)
 {
 	struct creation *creation = part->work;
 
+	under_way_change(creation, sandbox, NULL);
 	part->running--;
 	quota_give(tenancy_of(part), QUOTA_CREATES, 1);
 	if (!creation->pumping)
@@ -217,7 +230,7 @@ void create_overdue(struct sandbox *sandbox)
 	tenancy_of(part)->stats.failed++;
 	emit_failed(part, sandbox->index, &s);
 	sandbox_quarantine(sandbox);
-	create_one_done(part);
+	create_one_done(part, sandbox);
 }
 
 static void box_built(struct box *box, int error)
@@ -253,7 +266,7 @@ static void box_built(struct box *box, int error)
 		}
 		sandbox_built(sandbox);
 	}
-	create_one_done(part);
+	create_one_done(part, sandbox);
 }
 
 static void sandbox_describe(struct sandbox *sandbox, const struct creation *creation)
@@ -347,6 +360,7 @@ static struct status create_one(struct creation *creation, uint32_t index)
 	sandbox->box->built = box_built;
 	sandbox->box->throttled = sandbox_throttled;
 	part->running++;
+	under_way_change(creation, NULL, sandbox);
 	shard->backend->class->box_build(sandbox->box);
 	return STATUS_OK;
 }
@@ -550,12 +564,10 @@ void create_part(struct part *part)
 /* What has not begun does not begin; what is being built is undone, or won the race. */
 void create_part_cancel(struct part *part)
 {
-	struct shard *shard = part->shard;
+	for (uint32_t i = 0; part->running && i < CREATES_AT_ONCE; i++) {
+		const struct creation *creation = part->work;
 
-	for (uint32_t i = 0; part->running && i < shard->sandboxes.count; i++) {
-		struct sandbox *sandbox = pool_at(&shard->sandboxes, i);
-
-		if (sandbox && sandbox->creator == part)
-			flow_cancel(&sandbox->box->flow);
+		if (creation->under_way[i])
+			flow_cancel(&creation->under_way[i]->box->flow);
 	}
 }

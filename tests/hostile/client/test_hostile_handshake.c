@@ -4,6 +4,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <linux/falloc.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -202,18 +204,24 @@ static bool a_wrong_step_ends_the_connection(struct scene *scene)
 	return true;
 }
 
+/* All but "mapped". */
+static bool connect_and_map(struct scene *scene, struct raw *raw)
+{
+	CHECK(raw_connect(raw, scene->engine.socket) == 0);
+	raw->hello = raw_hello(DSEC_TRANSPORT_RING);
+	CHECK(raw_send(raw, &raw->hello, sizeof raw->hello) == 0);
+	CHECK(raw_receive_welcome(raw) == 0);
+	CHECK(raw_map(raw) == 0);
+	return true;
+}
+
 /* Requests before "mapped" are not looked at: there is no channel yet. */
 static bool requests_before_mapped_are_not_served(struct scene *scene)
 {
-	const struct dsec_ring_hello hello = raw_hello(DSEC_TRANSPORT_RING);
 	const struct dsec_ring_request nop = { .ticket = 7 };
 	struct raw raw;
 
-	CHECK(raw_connect(&raw, scene->engine.socket) == 0);
-	raw.hello = hello;
-	CHECK(raw_send(&raw, &hello, sizeof hello) == 0);
-	CHECK(raw_receive_welcome(&raw) == 0);
-	CHECK(raw_map(&raw) == 0);
+	CHECK(connect_and_map(scene, &raw));
 	raw_put(&raw, &nop);
 	raw_doorbell(&raw);
 	claim_sleep_ms(300);
@@ -312,16 +320,11 @@ static bool sealed_memory_cannot_be_touched(struct scene *scene)
 /* Before the seals it may be punched and written, but never made smaller or larger. */
 static bool unsealed_memory_cannot_fault(struct scene *scene)
 {
-	const struct dsec_ring_hello hello = raw_hello(DSEC_TRANSPORT_RING);
 	struct dsec_ring_request nop = { .ticket = 1 };
 	struct raw raw;
 	size_t bytes;
 
-	CHECK(raw_connect(&raw, scene->engine.socket) == 0);
-	raw.hello = hello;
-	CHECK(raw_send(&raw, &hello, sizeof hello) == 0);
-	CHECK(raw_receive_welcome(&raw) == 0);
-	CHECK(raw_map(&raw) == 0);
+	CHECK(connect_and_map(scene, &raw));
 	bytes = raw.welcome.memory_bytes;
 	CHECK(is_refused(ftruncate(raw.memory_fd, 0)));
 	CHECK(is_refused(ftruncate(raw.memory_fd, PAGE_BYTES)));
@@ -337,16 +340,65 @@ static bool unsealed_memory_cannot_fault(struct scene *scene)
 	return true;
 }
 
+struct busy_file {
+	int fd;
+	_Atomic bool over;
+};
+
+/* Holds the file's lock nearly all the time, which whoever seals it waits for. */
+static void *keep_busy(void *argument)
+{
+	struct busy_file *file = argument;
+	static const char bytes[1 << 20];
+
+	while (!atomic_load(&file->over))
+		if (pwrite(file->fd, bytes, sizeof bytes, 0) < 0)
+			break; /* sealed */
+	return NULL;
+}
+
+static bool busy_handshake(struct scene *scene, uint32_t *served)
+{
+	struct busy_file file = { 0 };
+	struct service service;
+	pthread_t thread;
+	struct raw raw;
+	int r;
+
+	CHECK(connect_and_map(scene, &raw));
+	file.fd = raw.memory_fd;
+	CHECK(pthread_create(&thread, NULL, keep_busy, &file) == 0);
+	claim_sleep_ms(2);
+	r = raw_step_mapped(&raw);
+	if (r >= 0)
+		r = neighbour_serve(scene, 10, &service);
+	if (r >= 0)
+		*served += raw_step_go(&raw) == 0;
+	atomic_store(&file.over, true);
+	(void)pthread_join(thread, NULL);
+	raw_close(&raw);
+	CHECK(r >= 0);
+	CHECK(service.median_us < claim_held_up_us());
+	return true;
+}
+
+static bool a_file_kept_busy_holds_up_nobody_else(struct scene *scene)
+{
+	uint32_t served = 0;
+
+	for (int i = 0; i < 20; i++)
+		CHECK(busy_handshake(scene, &served));
+	printf("  %u of 20 were served themselves\n", served);
+	CHECK(served > 0);
+	return true;
+}
+
 /* A client that seals first, so that the engine cannot, is not served. */
 static bool foreign_seals_end_the_connection(struct scene *scene)
 {
-	const struct dsec_ring_hello hello = raw_hello(DSEC_TRANSPORT_RING);
 	struct raw raw;
 
-	CHECK(raw_connect(&raw, scene->engine.socket) == 0);
-	CHECK(raw_send(&raw, &hello, sizeof hello) == 0);
-	CHECK(raw_receive_welcome(&raw) == 0);
-	CHECK(raw_map(&raw) == 0);
+	CHECK(connect_and_map(scene, &raw));
 	CHECK(fcntl(raw.memory_fd, F_ADD_SEALS, F_SEAL_SEAL) == 0);
 	CHECK(raw_step_mapped(&raw) == 0);
 	CHECK(raw_step_go(&raw) == -EPIPE);
@@ -383,6 +435,7 @@ int main(int argc, char **argv)
 		CLAIM(descriptors_sent_are_not_kept),
 		CLAIM(sealed_memory_cannot_be_touched),
 		CLAIM(unsealed_memory_cannot_fault),
+		CLAIM(a_file_kept_busy_holds_up_nobody_else),
 		CLAIM(foreign_seals_end_the_connection),
 		CLAIM(a_flood_after_the_handshake_is_harmless),
 #undef CLAIM
