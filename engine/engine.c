@@ -4,11 +4,15 @@
 #include "engine/engine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "backends/backend.h"
 #include "engine/base/log.h"
 #include "engine/config.h"
+#include "engine/config_fit.h"
 #include "engine/control.h"
 #include "engine/slice.h"
 #include "engine/keeper/sweep.h"
@@ -40,12 +44,34 @@ int engine_uninstall(const struct config *config, const struct engine_handover *
 	return r < 0 ? r : policy_files_forget(&policies);
 }
 
+/*
+ * A table of descriptors that grows while there are threads keeps whoever made it grow waiting for
+ * all CPUs, some 10 ms each time: it has its size before. It does not shrink.
+ */
+static void descriptors_make_room(const struct config *config)
+{
+	uint64_t most = config_descriptors(config);
+	struct rlimit limit;
+	int fd;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < most)
+		most = limit.rlim_cur;
+	fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, (int)(most - 1));
+	if (fd >= 0)
+		(void)close(fd);
+	else
+		log_info(
+			"a table of %llu descriptors is not to be had err=%s: it grows, continuing",
+			(unsigned long long)most, strerror(errno));
+}
+
 int engine_run(const struct config *config, const struct engine_handover *handover)
 {
 	struct control *control;
 	int r;
 
 	slice_set(config->slice_us);
+	descriptors_make_room(config);
 	r = control_open(config, handover, &control);
 	if (r < 0) {
 		log_error("engine start failed err=%s", strerror(-r));

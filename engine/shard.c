@@ -199,12 +199,26 @@ static void shard_pin(const struct shard *shard)
 	}
 }
 
+static void shard_hurry(struct shard *shard)
+{
+	int r = priority_open(&shard->priority, shard->config->realtime_percent);
+
+	if (r < 0 && shard->number == 0)
+		log_warning("shards are no realtime threads err=%s: busy clients keep others"
+			    " waiting for longer: it needs CAP_SYS_NICE and realtime time for its"
+			    " cgroup, continuing",
+			    strerror(-r));
+}
+
 static void shard_run(struct shard *shard)
 {
+	shard_hurry(shard);
 	/* The watchdog's clock begins here, not where pools were filled. */
 	(void)io_turn(shard->io, 0);
-	while (!shard->ended)
+	while (!shard->ended) {
 		shard_turn(shard);
+		priority_turn(&shard->priority, io_now_ns(shard->io));
+	}
 }
 
 static void *shard_main(void *argument)

@@ -19,6 +19,7 @@
 #include "engine/base/walk.h"
 #include "engine/tenant/bucket.h"
 #include "engine/config.h"
+#include "engine/priority.h"
 #include "engine/image/image.h"
 #include "engine/integrity/integrity.h"
 #include "engine/exec/pace.h"
@@ -74,6 +75,7 @@ struct shard {
 	const struct config *config;
 	uint32_t number;
 	struct io *io;
+	struct priority priority; /* of its thread */
 	struct timers timers;
 	struct flow_host host;
 	struct flow_stats *flow_stats;

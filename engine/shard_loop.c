@@ -99,12 +99,14 @@ static void shard_walk_on(struct shard *shard)
 
 static uint64_t shard_wait_until(struct shard *shard, bool more)
 {
-	uint64_t until = timers_next(&shard->timers);
+	uint64_t until = timers_next(&shard->timers), rested = priority_until_ns(&shard->priority);
 
 	/* Mail to itself is looked at last: channels_rest() sends some. */
 	if (more || shard->walks.count || channels_rest(shard) || shard->local ||
 	    shard->begins.count)
 		return 0;
+	if (until > rested)
+		until = rested;
 	/* A client that makes room in its rings need not tell: look again soon. */
 	if (shard->backlogged && until > io_now_ns(shard->io) + BACKLOG_POLL_NS)
 		until = io_now_ns(shard->io) + BACKLOG_POLL_NS;

@@ -188,6 +188,18 @@ static void yielding_probe(const struct check_context *context, struct check_res
 		check_ok(result, "by keeping a CPU free, of %d", CPU_COUNT(&cpus));
 }
 
+/* What shards are while they use little of a CPU; the probe's process ends with it. */
+static void realtime_probe(const struct check_context *context, struct check_result *result)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+
+	(void)context;
+	if (sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first) < 0)
+		check_missing(result, "%s", strerrordesc_np(errno));
+	else
+		check_ok(result, "shards that use little of a CPU are there at once");
+}
+
 static void images_probe(const struct check_context *context, struct check_result *result)
 {
 	const char *path = context->options->images_path;
@@ -230,6 +242,8 @@ const struct check_probe check_limit_probes[] = {
 	{ "yielding", false, 0, yielding_probe,
 	  "sandboxes that compute keep short commands of others waiting",
 	  "give the engine two CPUs or more" },
+	{ "realtime", false, 0, realtime_probe, "busy clients keep others waiting for longer",
+	  "give the engine CAP_SYS_NICE, and its cgroup realtime time" },
 	{ "images", false, 0, images_probe, "no sandbox can be created from there",
 	  "make the directory on ext4, xfs or another disk file system" },
 	{ 0 },

@@ -199,6 +199,8 @@ static bool scene_remember(struct scene *scene)
 {
 	CHECK(scene_holdings(scene, &scene->before) == 0);
 	scene->descriptors = engine_descriptors(&scene->engine);
+	scene->descriptor_places = engine_descriptor_places(&scene->engine);
+	CHECK(scene->descriptor_places > 0);
 	scene->resident_bytes = engine_resident_bytes(&scene->engine);
 	return true;
 }
@@ -217,6 +219,8 @@ static bool scene_is_sound(struct scene *scene)
 	       (unsigned long long)resident_bytes >> 20);
 	CHECK(service.median_us < claim_held_up_us());
 	CHECK(service.worst_us < claim_held_up_us());
+	/* Growing takes some 10 ms in which a shard waits. */
+	CHECK(engine_descriptor_places(&scene->engine) == scene->descriptor_places);
 	/* A sanitizer keeps what was freed. */
 	if (!HOSTILE_SANITIZED)
 		CHECK(resident_bytes < scene->resident_bytes + GROWTH_BYTES_MAX);

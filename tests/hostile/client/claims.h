@@ -17,7 +17,8 @@ struct scene {
 	struct engine engine;
 	struct dsec *neighbour; /* connected before the first attack, as is the bystander */
 	struct bystander bystander;
-	uint32_t descriptors; /* of the engine, before the claim */
+	uint32_t descriptors;	    /* of the engine, before the claim */
+	uint32_t descriptor_places; /* of its table of descriptors */
 	struct dsec_holdings before;
 	uint64_t resident_bytes;
 };

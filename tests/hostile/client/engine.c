@@ -179,6 +179,22 @@ uint32_t engine_descriptors(const struct engine *engine)
 	return count;
 }
 
+uint32_t engine_descriptor_places(const struct engine *engine)
+{
+	uint32_t places = 0;
+	char path[64], line[256];
+	FILE *file;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/status", engine->pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof line, file))
+		if (sscanf(line, "FDSize: %u", &places) == 1)
+			break;
+	if (file)
+		(void)fclose(file);
+	return places;
+}
+
 uint32_t engine_descriptor_limit(const struct engine *engine, uint32_t spare)
 {
 	uint32_t limit = 0;

@@ -31,6 +31,8 @@ void engine_log_print(const struct engine *engine);
 
 /* Of the engine process. */
 uint32_t engine_descriptors(const struct engine *engine);
+/* How many its table has places for; 0: it cannot be read. */
+uint32_t engine_descriptor_places(const struct engine *engine);
 /* The number below which so many descriptors are not in use. */
 uint32_t engine_descriptor_limit(const struct engine *engine, uint32_t spare);
 uint64_t engine_resident_bytes(const struct engine *engine);

@@ -1,7 +1,8 @@
 /*
  * The governor: who makes processes too fast is held back, is told so, and keeps nobody waiting,
- * himself not either; who makes many is left alone; who computes long leaves a CPU to others that
- * begin something; what was frozen when an engine died is gone.
+ * himself not either; shards are there at once unless they are busy; who makes many is left alone;
+ * who computes long leaves a CPU to others that begin something; what was frozen when an engine
+ * died is gone.
  */
 #include <errno.h>
 #include <glob.h>
@@ -318,6 +319,59 @@ static void who_takes_its_cpu_back_each_time_is_held_back(struct engine *e)
 	sandbox_end(e->d, neighbour);
 }
 
+/* How many shards are realtime threads; *ret_count: of so many. */
+static unsigned shards_realtime(const struct engine *e, unsigned *ret_count)
+{
+	char pattern[64], name[32];
+	unsigned found = 0;
+	glob_t threads;
+
+	*ret_count = 0;
+	(void)snprintf(pattern, sizeof pattern, "/proc/%d/task/*/comm", engine_pid(e));
+	if (glob(pattern, 0, NULL, &threads) != 0)
+		return 0;
+	for (size_t i = 0; i < threads.gl_pathc; i++) {
+		const char *tid = strstr(threads.gl_pathv[i], "/task/") + strlen("/task/");
+		FILE *file = fopen(threads.gl_pathv[i], "re");
+
+		if (file && fgets(name, sizeof name, file) && !strncmp(name, "shard-", 6)) {
+			++*ret_count;
+			found += (sched_getscheduler(atoi(tid)) & ~SCHED_RESET_ON_FORK) == SCHED_RR;
+		}
+		if (file)
+			(void)fclose(file); /* was only read */
+	}
+	globfree(&threads);
+	return found;
+}
+
+static bool may_be_realtime(void)
+{
+	const struct sched_param first = { .sched_priority = 1 }, none = { 0 };
+
+	if (sched_setscheduler(0, SCHED_RR, &first) < 0)
+		return false;
+	return expect(sched_setscheduler(0, SCHED_OTHER, &none) == 0);
+}
+
+/* Here a hundredth of a CPU is much; nothing is asked of it while it rests. */
+static void shards_are_realtime_until_they_are_busy(struct engine *e)
+{
+	const uint64_t give_up_ms = now_ms() + longer(20000);
+	unsigned count;
+
+	if (!may_be_realtime()) {
+		note("left out: no realtime threads here");
+		return;
+	}
+	expect(until(20000, shards_realtime(e, &count) == 2 && count == 2));
+	while (shards_realtime(e, &count) == 2 && now_ms() < give_up_ms)
+		for (int i = 0; i < 200; i++)
+			expect(ticket_end(e->d, dsec_check(e->d, NULL)).code == DSEC_OK);
+	expect(shards_realtime(e, &count) < 2);
+	expect(until(20000, shards_realtime(e, &count) == 2));
+}
+
 /* How many leaves are to be frozen, whoever is in them. */
 static unsigned frozen_count(const struct engine *e)
 {
@@ -367,13 +421,15 @@ static void an_engine_that_dies_leaves_nobody_frozen(struct engine *e)
 }
 
 static const struct claim claims[] = {
+	CLAIM(shards_are_realtime_until_they_are_busy),
 	CLAIM(a_storm_is_held_back_and_told_of_and_nobody_waits),
 	CLAIM(who_makes_many_is_left_alone),
 	CLAIM(who_computes_long_leaves_a_cpu_to_others_that_begin),
 	CLAIM(who_takes_its_cpu_back_each_time_is_held_back),
 };
 static const struct claim hurting[] = { CLAIM(an_engine_that_dies_leaves_nobody_frozen) };
-static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2", NULL };
+static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2",
+					 "--realtime",	    "1",  NULL };
 static const struct suite suites[] = {
 	SUITE("governor", claims, .arguments = arguments),
 	SUITE("governor-dies", hurting, .arguments = arguments, .is_hurt = true),
