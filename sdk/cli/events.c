@@ -362,7 +362,7 @@ static int events_show(struct session *session, struct dsec_subscribe_opts *opts
 	struct dsec_select select = { .size = sizeof(select) };
 	int r;
 
-	if ((options->argument_count || select_has_labels(options)) &&
+	if ((options->argument_count || options->sandboxes.count || select_has_labels(options)) &&
 	    select_all(session, &select, &ids, &labels) < 0)
 		return EXIT_TROUBLE;
 	opts->select = &select;

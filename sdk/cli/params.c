@@ -178,6 +178,8 @@ static const struct param params[] = {
 	  "only the last so many bytes of each stream, as far as they are kept" },
 	{ "from", 0, PARAM_TEXT, VERB_EVENTS, FIELD(from_event), 0, 0, "SEQ|EPOCH.SEQ",
 	  "from that event on; else all there are, or with -f from now on" },
+	{ "sandbox", 0, PARAM_TEXTS, VERB_EVENTS, FIELD(sandboxes), 0, 0, "ID",
+	  "of this one, as ID alone; may be repeated" },
 	{ "kind", 0, PARAM_TEXTS, VERB_EVENTS, FIELD(kinds), 0, 0, "KIND",
 	  "only these; creating, running, ..., or sandbox, exec, image for all of one" },
 	{ "sort", 0, PARAM_CHOICE, VERB_TOP, FIELD(sort), 0, 0, "cpu|memory|execs|age",
@@ -570,4 +572,5 @@ void params_done(struct options *options)
 	free(options->copies.items);
 	free(options->ulimits.items);
 	free(options->kinds.items);
+	free(options->sandboxes.items);
 }

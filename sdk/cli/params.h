@@ -81,7 +81,7 @@ struct options {
 	const char *wait_for;
 	/* events */
 	const char *from_event;
-	struct texts kinds;
+	struct texts kinds, sandboxes; /* sandboxes: ids, beside the arguments */
 	/* ps */
 	const char *execs;
 	/* port */

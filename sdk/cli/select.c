@@ -132,7 +132,8 @@ int select_all(struct session *session, struct dsec_select *select, struct dsec_
 	       struct dsec_label **ret_labels)
 {
 	const struct options *options = session->options;
-	uint32_t count = (uint32_t)options->argument_count;
+	const uint32_t named = (uint32_t)options->argument_count;
+	const uint32_t count = named + options->sandboxes.count;
 	auto_free struct dsec_id *ids = calloc(count + 1, sizeof(*ids));
 	uint32_t label_count;
 	int r;
@@ -147,7 +148,10 @@ int select_all(struct session *session, struct dsec_select *select, struct dsec_
 		return -ENOMEM;
 	}
 	for (uint32_t at = 0; at < count; at++) {
-		r = select_one(session, options->arguments[at], &ids[at]);
+		r = select_one(session,
+			       at < named ? options->arguments[at] :
+					    options->sandboxes.items[at - named],
+			       &ids[at]);
 		if (r < 0)
 			return r;
 	}

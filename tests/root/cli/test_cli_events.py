@@ -42,6 +42,7 @@ class EventsTest(EngineFixture):
         self.assertEqual(told[5]["cause"], "destroyed")
         self.assertEqual(self.events("--label", "task=7"), told)
         self.assertEqual(self.events("--kind", "exec", first), told[2:4])
+        self.assertEqual(self.events("--sandbox", first), told)
         self.assertEqual(self.events("--kind", "ended", "--kind", "running", first),
                          [told[1], told[5]])
         place = f"{told[4]['epoch']}.{told[4]['seq']}"
