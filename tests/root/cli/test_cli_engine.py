@@ -469,7 +469,7 @@ class EngineTest(EngineFixture):
             ((PROGRAM, "abort"), 134, b""),
             (("/nonesuch",), 127, b"argv0"),
             (("/etc",), 126, b"argv0"),
-            ((PROGRAM, "sleep"), 124, b"timeout after 0."),
+            ((PROGRAM, "sleep"), 124, b"timeout after "),
         ):
             ran = self.ask("exec", "--timeout", "200ms", sandbox, "--", *command)
             self.assertEqual(ran.returncode, status, (command, ran.stderr))
@@ -537,7 +537,7 @@ class EngineTest(EngineFixture):
     def test_time_outs_are_124_and_say_which(self):
         sandbox = self.create()
         for words, program, said, out in (
-            (("--timeout", "200ms"), "sleep", b"timeout after 0.", b""),
+            (("--timeout", "200ms"), "sleep", b"timeout after ", b""),
             (("--idle-timeout", "700ms"), "slow", b"no output for ", b"begun\n"),
             (("--timeout", "800ms", "--kill-after", "9s"), "tidy", b": 0 processes killed", b"tidied\n"),
         ):
