@@ -41,11 +41,11 @@ static bool is_before_bpf(void)
 	for (char *name = strtok_r(order, ",\n", &rest); name;
 	     name = strtok_r(NULL, ",\n", &rest)) {
 		if (strcmp(name, "apparmor") == 0)
-			return true;
+			return before;
 		if (strcmp(name, "bpf") == 0)
 			before = false;
 	}
-	return before;
+	return true;
 }
 
 /* Out of a profile of its own a program cannot go into another. */

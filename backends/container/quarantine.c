@@ -26,6 +26,9 @@ static void sweeping_replied(struct launch_call *call, const struct launch_reply
 		return;
 	}
 	slot->unswept = false;
+	/* What was left in it may have been refused things since its sandbox was told of. */
+	if (c->options.box_emptied && slot->cgroup_id)
+		c->options.box_emptied(c->options.owner, slot->cgroup_id);
 	slot_cgroup_gone(c, slot);
 	slot_move(&c->slots, slot, SLOT_EMPTY);
 	free(sweeping);

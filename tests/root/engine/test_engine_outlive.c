@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "tests/root/apparmor_kernel.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
@@ -50,7 +51,8 @@ static int uninstall(const struct engine *e)
 
 /* ---- who tries all the while ---- */
 
-static const char held_policy[] = "name: held\nfiles: {protect: [/etc/ld.so.preload]}\n";
+static const char held_policy[] =
+	"name: held\nfiles: {protect: [/etc/ld.so.preload], hide: [/opt/x]}\n";
 
 /*
  * A socket of the internet, and where LSM programs are a file that the policy protects: `hit` is as
@@ -125,8 +127,17 @@ static bool state_is_there(const struct engine *e)
 	return access(path, F_OK) == 0;
 }
 
+static unsigned profiles_of(const struct engine *e)
+{
+	char start[96];
+
+	(void)snprintf(start, sizeof start, "dsec-%s-", e->instance);
+	return apparmor_profiles(start);
+}
+
 static void an_instance_is_uninstalled_when_it_is_dead_with_all_that_lives_there(struct engine *e)
 {
+	const bool has_profiles = access("/sys/kernel/security/apparmor/profiles", R_OK) == 0;
 	struct engine_options options = { .arguments = small };
 	auto_free struct engine *own = calloc(1, sizeof *own);
 	struct trier trier;
@@ -139,11 +150,13 @@ static void an_instance_is_uninstalled_when_it_is_dead_with_all_that_lives_there
 		expect(goes_on(&trier) && state_is_there(own));
 		both_kill(own);
 		expect(goes_on(&trier));
+		expect(!profiles_of(own) == !has_profiles);
 		expect(uninstall(own) == 0);
 		expect(size_of(trier.hit_fd) == 0 && !state_is_there(own));
 	}
 	trier_end(&trier);
 	engine_expect_gone(own);
+	expect(profiles_of(own) == 0);
 	expect(uninstall(own) == 0); /* and once more */
 }
 
