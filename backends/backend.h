@@ -44,6 +44,7 @@ enum { BACKEND_PREFIXES_MAX = 4 };
  */
 struct backend_resolver {
 	int udp_fd, listen_fd; /* the caller's */
+	int tls_fd;	       /* likewise: hears connections that are forwarded by name */
 	/* Addresses of boxes and their ways; IPv4 as ::ffff:a.b.c.d. */
 	struct backend_prefix {
 		uint8_t first[16];
@@ -54,6 +55,11 @@ struct backend_resolver {
 
 /* Once for each shard. False: there is none. */
 bool backend_resolver_take(struct backend_node *node, uint32_t shard, struct backend_resolver *ret);
+/*
+ * A socket of TCP, non-blocking, that goes out where boxes' packets do, with the rules of their way
+ * out; not to them, and not to this host. Any thread, while the node is there; takes microseconds.
+ */
+int backend_outbound_socket(const struct backend_node *node);
 /* What a dead engine of this instance left of its way out on the host. */
 int backend_egress_sweep(const char *instance);
 /* Before the shards start; it needs the ids of their cgroups. Borrowed. */

@@ -6,7 +6,8 @@
  * Must hold: nothing leaves by an interface but TCP and UDP, whole and without options, from the
  * sandbox's own address to where its policy says; metadata services never, port 53 only to the
  * resolver; what goes over the loopback is its own affair. What a cap stops was allowed before, and
- * is counted as capped alone.
+ * is counted as capped alone. What a name allows by TLS alone leaves to the forwarder, and is held
+ * and counted as what it was meant for.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_endian.h>
@@ -16,6 +17,8 @@
 #include "bpf/policy_egress.h"
 #include "bpf/churn_rule.h"
 #include "bpf/destinations.bpf.h"
+#include "bpf/egress_redirect.bpf.h"
+#include "bpf/egress_tops.bpf.h"
 #include "bpf/metadata.bpf.h"
 #include "bpf/violation.bpf.h"
 
@@ -23,7 +26,8 @@ char program_license[] SEC("license") = "Dual BSD/GPL";
 
 /* LATE: dropped as by a full queue, so that TCP slows down and nobody is told EPERM. */
 enum { HOOK_DENY = 0, HOOK_ALLOW = 1, HOOK_LATE = 2, ERROR_NOT_PERMITTED = 1 };
-enum { SECOND_NS = 1000000000, TOP_BYTES_MIN = 65536 };
+enum { CALL_REDIRECT = 2 /* allowed: by the forwarder */ };
+enum { SECOND_NS = 1000000000 };
 enum { ETHERTYPE_4 = 0x0800, ETHERTYPE_6 = 0x86dd, LOOPBACK = 1, FRAGMENT = 0x1fff };
 enum { PORT_DNS = 53, PROTOCOL_MPTCP = 262 };
 
@@ -50,21 +54,6 @@ struct {
 	__type(value, struct policy_learned);
 } learned SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, POLICY_EGRESS_FLOWS_MAX);
-	__type(key, struct policy_egress_flow_key);
-	__type(value, struct policy_egress_flow);
-} egress_flows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, POLICY_SANDBOXES_MAX);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct policy_cgroup);
-	__type(value, struct policy_egress_tops);
-} egress_tops SEC(".maps");
-
 /* For user space alone: a sandbox has a copy of its policy's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -85,6 +74,7 @@ struct verdict {
 	__u32 rule; /* that let it pass, or did not */
 	bool passes;
 	bool is_open; /* not refused by a rule, but for want of one: a name may let it pass */
+	bool is_tls;  /* by the forwarder */
 	bool is_kept; /* it passes by destinations, which a policy has for good */
 	__u32 drops;  /* as they were counted before that was found */
 };
@@ -135,6 +125,12 @@ static __always_inline bool is_resolver(const struct policy_egress *self, const 
 	       to->port == bpf_ntohs(self->resolver_port);
 }
 
+static __always_inline bool is_forwarder(const struct policy_egress *self, __u32 address4,
+					 __u16 port)
+{
+	return self->tls_port && address4 == self->resolver4 && port == self->tls_port;
+}
+
 static __always_inline struct verdict refused_by(__u32 rule)
 {
 	return (struct verdict){ .rule = rule, .passes = false };
@@ -155,12 +151,13 @@ static __always_inline struct verdict ports_verdict(const struct policy_destinat
 	return to->range_count ? refused_by_none() : refused_by(to->rule);
 }
 
-/* By the addresses that names were found to have. */
+/* By the addresses that names were found to have. What one of them has directly, all do. */
 static __always_inline struct verdict learned_verdict(const struct sender *from,
 						      const struct target *to)
 {
 	struct policy_learned_key key = { .cgroup_id = from->cgroup_id,
 					  .policy = from->self->policy };
+	struct verdict verdict = refused_by(POLICY_RULE_EGRESS);
 	const struct policy_learned *found;
 
 	__builtin_memcpy(key.address, to->word, sizeof(key.address));
@@ -170,12 +167,17 @@ static __always_inline struct verdict learned_verdict(const struct sender *from,
 
 		if (i >= found->range_count)
 			break;
-		if (range->ports.protocol == to->protocol && to->port >= range->ports.first &&
-		    to->port <= range->ports.last &&
-		    (!from->begins || bpf_ktime_get_ns() < range->until_ns))
-			return (struct verdict){ .rule = range->ports.rule, .passes = true };
+		if (range->ports.protocol != to->protocol || to->port < range->ports.first ||
+		    to->port > range->ports.last ||
+		    (from->begins && bpf_ktime_get_ns() >= range->until_ns))
+			continue;
+		verdict = (struct verdict){ .rule = range->ports.rule,
+					    .passes = true,
+					    .is_tls = range->ports.is_tls };
+		if (!verdict.is_tls)
+			break; /* directly, whatever others say */
 	}
-	return refused_by(POLICY_RULE_EGRESS);
+	return verdict;
 }
 
 static __always_inline struct policy_egress_flow_key flow_key(const struct sender *from,
@@ -292,7 +294,19 @@ static __always_inline struct policy_egress *current_egress(struct policy_cgroup
 	return ret_slot->cgroup_id ? bpf_map_lookup_elem(&egress, ret_slot) : NULL;
 }
 
-static __always_inline int call_verdict(struct bpf_sock_addr *call, struct target *to, __u16 hook)
+/* Where it was to go is kept; false: it cannot go by the forwarder. */
+static __always_inline bool call_redirect(struct bpf_sock_addr *call,
+					  const struct policy_egress *self, const struct target *to)
+{
+	if (!self->tls_port || !is_mapped(to) || !redirect_keep(call->sk, to->word, to->port))
+		return false;
+	call->user_port = self->tls_port;
+	return true;
+}
+
+/* CALL_REDIRECT: its port is the forwarder's already, and *ret_forwarder4 its address. */
+static __always_inline int call_verdict(struct bpf_sock_addr *call, struct target *to, __u16 hook,
+					__u32 *ret_forwarder4)
 {
 	struct policy_cgroup slot;
 	struct policy_egress *self = current_egress(&slot);
@@ -317,8 +331,14 @@ static __always_inline int call_verdict(struct bpf_sock_addr *call, struct targe
 	} else if (call_is_capped(self, to, &verdict, hook)) {
 		__sync_fetch_and_add(&self->counts.capped_calls, 1);
 		verdict = refused_by(POLICY_RULE_EGRESS_CAP);
-	} else {
+	} else if (!verdict.is_tls) {
 		return HOOK_ALLOW;
+	} else if (call_redirect(call, self, to)) {
+		*ret_forwarder4 = self->resolver4;
+		return CALL_REDIRECT;
+	} else {
+		__sync_fetch_and_add(&self->counts.refused, 1);
+		verdict = refused_by(POLICY_RULE_EGRESS);
 	}
 	refusal.cgroup_id = slot.cgroup_id;
 	refusal.rule = verdict.rule;
@@ -337,8 +357,13 @@ static __always_inline int call_verdict(struct bpf_sock_addr *call, struct targe
 static __always_inline int call4_verdict(struct bpf_sock_addr *call, __u16 hook)
 {
 	struct target to = { .word = { 0, 0, MAPPED, call->user_ip4 } };
+	__u32 forwarder4 = 0;
+	int verdict = call_verdict(call, &to, hook, &forwarder4);
 
-	return call_verdict(call, &to, hook);
+	if (verdict != CALL_REDIRECT)
+		return verdict;
+	call->user_ip4 = forwarder4;
+	return HOOK_ALLOW;
 }
 
 /* The verifier wants the context's words one by one. */
@@ -346,8 +371,13 @@ static __always_inline int call6_verdict(struct bpf_sock_addr *call, __u16 hook)
 {
 	struct target to = { .word = { call->user_ip6[0], call->user_ip6[1], call->user_ip6[2],
 				       call->user_ip6[3] } };
+	__u32 forwarder4 = 0;
+	int verdict = call_verdict(call, &to, hook, &forwarder4);
 
-	return call_verdict(call, &to, hook);
+	if (verdict != CALL_REDIRECT)
+		return verdict;
+	call->user_ip6[3] = forwarder4; /* it is mapped already */
+	return HOOK_ALLOW;
 }
 
 SEC("cgroup/connect4")
@@ -372,6 +402,47 @@ SEC("cgroup/sendmsg6")
 int dsec_say6(struct bpf_sock_addr *call)
 {
 	return call6_verdict(call, POLICY_HOOK_SEND);
+}
+
+/* ---- what a program is told ---- */
+
+/* The end that it asked for, where a socket's connection was redirected; NULL: it was not. */
+static __always_inline const struct policy_redirect *call_asked(struct bpf_sock_addr *call,
+								__u32 address4)
+{
+	struct policy_cgroup slot;
+	struct policy_egress *self = current_egress(&slot);
+
+	return self && is_forwarder(self, address4, (__u16)call->user_port) ?
+		       redirect_of(call->sk) :
+		       NULL;
+}
+
+SEC("cgroup/getpeername4")
+int dsec_asked4(struct bpf_sock_addr *call)
+{
+	const struct policy_redirect *asked = call_asked(call, call->user_ip4);
+
+	if (asked) {
+		call->user_ip4 = *(const __u32 *)(asked->address + 12);
+		call->user_port = bpf_htons(asked->port);
+	}
+	return HOOK_ALLOW;
+}
+
+SEC("cgroup/getpeername6")
+int dsec_asked6(struct bpf_sock_addr *call)
+{
+	const struct policy_redirect *asked;
+
+	if (call->user_ip6[2] != MAPPED)
+		return HOOK_ALLOW;
+	asked = call_asked(call, call->user_ip6[3]);
+	if (asked) {
+		call->user_ip6[3] = *(const __u32 *)(asked->address + 12);
+		call->user_port = bpf_htons(asked->port);
+	}
+	return HOOK_ALLOW;
 }
 
 /* ---- packets ---- */
@@ -423,90 +494,6 @@ static __always_inline bool packet_read(struct __sk_buff *packet, const struct p
 	return is_read && (ret->protocol == IPPROTO_TCP || ret->protocol == IPPROTO_UDP);
 }
 
-/* Where a place stands or has to go. */
-struct top_search {
-	struct policy_egress_tops *tops;
-	const struct policy_egress_flow_key *key;
-	__u64 least_bytes;
-	__u32 at;
-	bool is_found; /* it stands there already, or nothing does */
-};
-
-static long top_look(__u64 i, void *context)
-{
-	struct top_search *search = context;
-	const struct policy_egress_flow_key *key = search->key;
-	const struct policy_egress_top *top;
-	const __u64 *a, *b = (const __u64 *)key->address;
-
-	if (i >= POLICY_EGRESS_TOPS_MAX)
-		return 1;
-	top = &search->tops->tops[i];
-	a = (const __u64 *)top->address;
-	search->is_found = !top->bytes || (a[0] == b[0] && a[1] == b[1] && top->port == key->port &&
-					   top->protocol == key->protocol);
-	if (search->is_found || top->bytes < search->least_bytes) {
-		search->at = (__u32)i;
-		search->least_bytes = top->bytes;
-	}
-	return search->is_found;
-}
-
-/* Among the places where most went, if it is one. Rare: who finds it busy comes again. */
-static __always_inline void top_note(const struct policy_cgroup *slot,
-				     const struct policy_egress_flow_key *key, __u32 rule,
-				     __u64 bytes)
-{
-	struct top_search search = { .tops = bpf_map_lookup_elem(&egress_tops, slot),
-				     .key = key,
-				     .least_bytes = ~0ULL };
-	struct policy_egress_top *top;
-
-	if (!search.tops || __sync_val_compare_and_swap(&search.tops->is_busy, 0, 1))
-		return;
-	bpf_loop(POLICY_EGRESS_TOPS_MAX, top_look, &search, 0);
-	if (search.at < POLICY_EGRESS_TOPS_MAX) {
-		top = &search.tops->tops[search.at];
-		if (search.is_found || bytes > top->bytes) {
-			__builtin_memcpy(top->address, key->address, sizeof(top->address));
-			top->port = key->port;
-			top->protocol = key->protocol;
-			top->rule = rule;
-			if (bytes > top->bytes)
-				top->bytes = bytes;
-		}
-	}
-	__sync_val_compare_and_swap(&search.tops->is_busy, 1, 0);
-}
-
-/* Whether a number has got another bit in front. */
-static __always_inline bool has_doubled(__u64 before, __u64 after)
-{
-	return (before ^ after) > (before & after);
-}
-
-static __always_inline void flow_count(const struct policy_egress_flow_key *key,
-				       struct policy_egress_flow *flow,
-				       const struct policy_egress_flow *first)
-{
-	const struct policy_cgroup slot = { .cgroup_id = key->cgroup_id };
-	__u64 before;
-
-	if (!flow) {
-		(void)bpf_map_update_elem(&egress_flows, key, first, BPF_ANY);
-		top_note(&slot, key, first->rule, first->bytes);
-		return;
-	}
-	before = __sync_fetch_and_add(&flow->bytes, first->bytes);
-	if (flow->policy != first->policy || flow->drops != first->drops) {
-		flow->rule = first->rule;
-		flow->drops = first->drops;
-		flow->policy = first->policy;
-	}
-	if (before + first->bytes >= TOP_BYTES_MIN && has_doubled(before, before + first->bytes))
-		top_note(&slot, key, flow->rule, before + first->bytes);
-}
-
 /* What a policy lets through, as far as its caps do. */
 static __always_inline int packet_pass(struct policy_egress *self, const struct verdict *verdict,
 				       const struct policy_egress_flow_key *key,
@@ -549,6 +536,40 @@ static __always_inline bool asks_too_much(struct policy_egress *self, const stru
 	       !churn_allow(&rule, &self->asked_full_ns, bpf_ktime_get_ns());
 }
 
+/*
+ * What goes to the forwarder goes to where its connection was redirected from, and the first packet
+ * tells the forwarder where that is. False: no call of ours sent it there.
+ */
+static __always_inline bool
+packet_redirected(struct __sk_buff *packet, const struct policy_egress *self, struct target *target)
+{
+	struct bpf_sock *socket = packet->sk;
+	const struct policy_redirect *redirect;
+	struct tcphdr tcp;
+
+	socket = socket ? bpf_sk_fullsock(socket) : NULL;
+	redirect = redirect_of(socket);
+	if (!redirect || target->protocol != IPPROTO_TCP ||
+	    bpf_skb_load_bytes(packet, sizeof(struct iphdr), &tcp, sizeof(tcp)))
+		return false;
+	if (tcp.syn && !redirect_tell(self->address4, tcp.source, redirect))
+		return false;
+	__builtin_memcpy(target->word, redirect->address, sizeof(target->word));
+	target->port = redirect->port;
+	return true;
+}
+
+/* Where a packet goes to, as a policy sees it; false: it is none that may leave. */
+static __always_inline bool packet_target(struct __sk_buff *packet,
+					  const struct policy_egress *self, struct target *ret)
+{
+	if (!packet_read(packet, self, ret))
+		return false;
+	if (!is_mapped(ret) || !is_forwarder(self, ret->word[3], bpf_htons(ret->port)))
+		return true;
+	return packet_redirected(packet, self, ret);
+}
+
 SEC("cgroup_skb/egress")
 int dsec_way(struct __sk_buff *packet)
 {
@@ -565,7 +586,7 @@ int dsec_way(struct __sk_buff *packet)
 	self = bpf_map_lookup_elem(&egress, &slot);
 	if (!self)
 		return HOOK_ALLOW;
-	if (packet_read(packet, self, &to)) {
+	if (packet_target(packet, self, &to)) {
 		const struct sender from = { .self = self, .cgroup_id = slot.cgroup_id };
 		const struct policy_egress_flow_key key = flow_key(&from, &to);
 		struct policy_egress_flow *flow = bpf_map_lookup_elem(&egress_flows, &key);

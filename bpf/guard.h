@@ -180,6 +180,7 @@ struct guard_egress {
 	uint8_t address6[16]; /* likewise */
 	uint32_t resolver4;   /* where names are asked */
 	uint16_t resolver_port;
+	uint16_t tls_port; /* there, too: where connections are forwarded by name */
 };
 
 /*
@@ -210,6 +211,19 @@ struct guard_learned {
  */
 int guard_egress_learn(struct guard *guard, uint64_t cgroup_id, uint32_t policy,
 		       const struct guard_learned *what);
+
+/* Where a connection was to go that the programs sent to the forwarder. */
+struct guard_redirect {
+	uint8_t address[16]; /* IPv4 as ::ffff:a.b.c.d */
+	uint16_t port;
+};
+
+/*
+ * Of the connection that came from that address and port, in network order: once. -ENOENT: no call
+ * of a sandbox's was redirected there; -EOPNOTSUPP without GUARD_EGRESS.
+ */
+int guard_egress_redirect(struct guard *guard, uint32_t address4, uint16_t port,
+			  struct guard_redirect *ret);
 
 /* These only grow while it has a way out, whatever policy it gets meanwhile. */
 struct guard_egress_counts {

@@ -38,6 +38,8 @@ static int egress_pin(const struct guard_pins *pins, const struct egress_bpf *eg
 		r = guard_pins_add(pins, bpf_map__fd(egress->maps.egress_caps), "egress_caps");
 	if (r == 0)
 		r = guard_pins_add(pins, bpf_map__fd(egress->maps.learned), "learned");
+	if (r == 0)
+		r = guard_pins_add(pins, bpf_map__fd(egress->maps.redirects), "redirects");
 	return r;
 }
 
@@ -206,6 +208,7 @@ int guard_egress_set(struct guard *guard, uint64_t cgroup_id, const struct guard
 	entry.address4 = what->address4;
 	entry.resolver4 = what->resolver4;
 	entry.resolver_port = what->resolver_port;
+	entry.tls_port = what->tls_port;
 	memcpy(entry.address6, what->address6, sizeof(entry.address6));
 	if (bpf_map_lookup_elem(bpf_map__fd(egress->maps.egress_caps), &number, &entry.caps) < 0)
 		entry.caps = (struct policy_egress_caps){ 0 };
@@ -246,6 +249,7 @@ int guard_egress_learn(struct guard *guard, uint64_t cgroup_id, uint32_t policy,
 			.ports = { .first = what->ranges[i].first,
 				   .last = what->ranges[i].last,
 				   .protocol = what->ranges[i].protocol,
+				   .is_tls = what->ranges[i].is_tls,
 				   .rule = what->ranges[i].rule },
 			.until_ns = what->until_ns[i],
 		};
@@ -253,6 +257,26 @@ int guard_egress_learn(struct guard *guard, uint64_t cgroup_id, uint32_t policy,
 		return bpf_map_update_elem(fd, &key, &value, BPF_ANY);
 	r = bpf_map_delete_elem(fd, &key);
 	return r == -ENOENT ? 0 : r;
+}
+
+int guard_egress_redirect(struct guard *guard, uint32_t address4, uint16_t port,
+			  struct guard_redirect *ret)
+{
+	const struct egress_bpf *egress = guard_egress_of(guard);
+	const struct policy_redirect_key key = { .address4 = address4, .port = port };
+	struct policy_redirect redirect;
+	int fd, r;
+
+	if (!egress)
+		return -EOPNOTSUPP;
+	fd = bpf_map__fd(egress->maps.redirects);
+	r = bpf_map_lookup_elem(fd, &key, &redirect);
+	if (r < 0)
+		return r;
+	(void)bpf_map_delete_elem(fd, &key); /* it can only be gone: the oldest are forgotten */
+	memcpy(ret->address, redirect.address, sizeof(ret->address));
+	ret->port = redirect.port;
+	return 0;
 }
 
 int guard_egress_counts(const struct guard *guard, uint64_t cgroup_id,

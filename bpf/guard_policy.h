@@ -86,6 +86,7 @@ struct guard_ports {
 	uint16_t first, last; /* both included; of ICMP: its types */
 	uint8_t protocol;     /* IPPROTO_TCP, _UDP, _ICMP, _ICMPV6 */
 	uint16_t rule;	      /* that allows them */
+	bool is_tls;	      /* of names alone: by the forwarder, to who names its host by TLS */
 };
 
 /*

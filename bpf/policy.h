@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 8,    /* grows with every change of a struct below */
+	POLICY_VERSION = 9,    /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -245,8 +245,8 @@ enum { POLICY_PORT_RANGES_MAX = 8, POLICY_NUMBER_BITS = 32, POLICY_ADDRESS_BITS 
 struct policy_ports {
 	__u16 first, last; /* both included; for ICMP: its types */
 	__u8 protocol;	   /* IPPROTO_TCP, _UDP, _ICMP, _ICMPV6 */
-	__u8 reserved;
-	__u16 rule; /* that allows them */
+	__u8 is_tls;	   /* of `learned` alone: by the forwarder, to who names its host */
+	__u16 rule;	   /* that allows them */
 };
 
 /* What matches none of its ranges is refused in the name of `rule`. */

@@ -16,6 +16,7 @@ enum {
 	POLICY_EGRESS_FLOWS_MAX = 65536, /* the latest ones of all sandboxes */
 	POLICY_EGRESS_TOPS_MAX = 32,	 /* of a sandbox */
 	POLICY_LEARNED_MAX = 262144,	 /* of all sandboxes */
+	POLICY_REDIRECTS_MAX = 65536,	 /* connections that nobody has taken yet */
 	/* Packets to the resolver, for each sandbox: so many a second, and so many at once. */
 	POLICY_ASKED_INTERVAL_NS = 5000000,
 	POLICY_ASKED_BURST = 256,
@@ -44,8 +45,8 @@ struct policy_egress {
 	__u32 address6[4]; /* the same */
 	__u32 resolver4;   /* where names are asked, whatever the program says; 0: nowhere */
 	__u16 resolver_port;
-	__u16 reserved;
-	__u32 use; /* which of the slot's sandboxes it is: its flows are no other's */
+	__u16 tls_port; /* of the same address: the forwarder's; 0: there is none */
+	__u32 use;	/* which of the slot's sandboxes it is: its flows are no other's */
 	__u32 reserved2;
 	struct policy_egress_caps caps;
 	__u64 connections_full_ns, bytes_full_ns; /* when those a second have all their room */
@@ -73,6 +74,22 @@ struct policy_learned {
 	__u32 range_count;
 	__u32 reserved;
 	struct policy_learned_range ranges[POLICY_PORT_RANGES_MAX];
+};
+
+/*
+ * redirects: policy_redirect_key -> policy_redirect: where a connection to the forwarder was to go.
+ * It is written as the first packet leaves, and taken away by the forwarder.
+ */
+struct policy_redirect_key {
+	__u32 address4; /* of the sandbox, in network order, as its port */
+	__u16 port;
+	__u16 reserved;
+};
+
+struct policy_redirect {
+	__u8 address[16]; /* IPv4 as ::ffff:a.b.c.d */
+	__u16 port;	  /* as people write it */
+	__u16 reserved[3];
 };
 
 /* egress_flows: policy_egress_flow_key -> policy_egress_flow. */
@@ -124,5 +141,7 @@ _Static_assert(sizeof(struct policy_egress_top) == 32, "no padding");
 _Static_assert(sizeof(struct policy_egress_tops) == 8 + 32 * 32, "no padding");
 _Static_assert(sizeof(struct policy_learned_key) == 32, "no padding");
 _Static_assert(sizeof(struct policy_learned) == 136, "no padding");
+_Static_assert(sizeof(struct policy_redirect_key) == 8, "no padding");
+_Static_assert(sizeof(struct policy_redirect) == 24, "no padding");
 _Static_assert(sizeof(struct policy_egress_flow_key) == 32, "no padding");
 _Static_assert(sizeof(struct policy_egress_flow) == 32, "no padding");

@@ -41,8 +41,8 @@ enum {
 	IMAGE_FILES_MAX = 4 << 20,
 	IMAGE_LAYERS_MAX = 512,
 	IMPORT_S_MAX = 2 * 3600,
-	NETWORKS_ENDING = 32,	 /* network namespaces being torn down, per shard */
-	NAMES_DESCRIPTORS = 322, /* per shard, where sandboxes may ask for names */
+	NETWORKS_ENDING = 32,	  /* network namespaces being torn down, per shard */
+	NAMES_DESCRIPTORS = 1347, /* per shard, where sandboxes may ask for names */
 	TTL_S_MAX = 30 * 24 * 3600,
 	CREATE_LIMIT_S = 60,  /* a sandbox that is not built by then is quarantined */
 	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */

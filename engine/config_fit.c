@@ -161,7 +161,7 @@ uint64_t config_descriptors(const struct config *config)
 	uint64_t ports =
 		(uint64_t)config->shards * (2ull * config->inbounds_max + 1 + NETWORKS_ENDING);
 
-	/* Questions under way, connections that ask, and where they come. */
+	/* Questions under way, connections that ask or are forwarded, and where they come. */
 	uint64_t names = config->egress_range ? config->shards * (uint64_t)NAMES_DESCRIPTORS : 0;
 
 	return own + clients + ports + names + 3 * files + 4ull * config->execs_max + passing;

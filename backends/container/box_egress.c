@@ -44,6 +44,7 @@ int box_egress_tell(struct container *box, uint32_t policy)
 	if (box->box.spec.asks_names) {
 		told.resolver4 = htonl(node_resolver_address(c->options.node));
 		told.resolver_port = htons(PORT_DNS);
+		told.tls_port = htons(EGRESS_PORT_TLS);
 	}
 	r = c->guard ? guard_egress_set(c->guard, box->slot->cgroup_id, &told) : -EOPNOTSUPP;
 

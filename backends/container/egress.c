@@ -27,9 +27,10 @@
 enum { LINK_PREFIX4 = 30, LINK_PREFIX6 = 126, HOST = 1, RULES_BYTES = 4096 };
 
 /*
- * In the router's namespace. Nothing gets to the router itself but questions for names, from one
- * sandbox to another, to an address that means "here", or to a cloud's metadata; sources are
- * checked by rp_filter.
+ * In the router's namespace. Nothing gets to the router itself but questions for names and what its
+ * forwarder is for, nothing from one sandbox to another, to an address that means "here", or to a
+ * cloud's metadata; sources are checked by rp_filter. The forwarder's own connections have the same
+ * rules.
  */
 static const char router_rules[] =
 	"table inet dsec {\n"
@@ -44,6 +45,14 @@ static const char router_rules[] =
 	"	chain input {\n"
 	"		type filter hook input priority 0; policy drop;\n"
 	"		iifname \"s*\" ip daddr %s meta l4proto { tcp, udp } th dport 53 accept\n"
+	"		iifname \"s*\" ip daddr %s tcp dport %u accept\n"
+	"		iifname \"up\" ip protocol tcp ct state established accept\n"
+	"	}\n"
+	"	chain output {\n"
+	"		type filter hook output priority 0; policy accept;\n"
+	"		oifname \"up\" ip daddr { 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16,\n"
+	"			224.0.0.0/3, 100.100.100.200, 168.63.129.16, 192.0.0.192 } drop\n"
+	"		oifname \"up\" ip daddr { %s, 10.64.0.0/10 } drop\n"
 	"	}\n"
 	"	chain source {\n"
 	"		type nat hook postrouting priority 100;\n"
@@ -386,7 +395,8 @@ static int rules_load(const struct egress *egress)
 	egress_range6_print(&block6, link6);
 	resolver.s_addr = htonl(egress->range4.first + EGRESS_ROUTER_ADDRESS);
 	(void)inet_ntop(AF_INET, &resolver, address, sizeof address); /* fits, as below */
-	at = snprintf(rules, sizeof rules, router_rules, all, address);
+	at = snprintf(rules, sizeof rules, router_rules, all, address, address, EGRESS_PORT_TLS,
+		      all);
 	if (has_six(egress))
 		(void)snprintf(rules + at, sizeof rules - (size_t)at, router_rules6, all6);
 	r = nft_run(rules, egress->router_ns_fd);
@@ -447,9 +457,10 @@ static int range4_fits(const struct egress *egress)
 
 int egress_open(struct egress *egress, const char *range4, const char *range6, const char *instance)
 {
-	auto_close int host_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+	int host_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	int r = host_fd < 0 ? -errno : egress_range4_read(range4, &egress->range4), swept;
 
+	egress->host_ns_fd = host_fd;
 	if (r < 0)
 		return egress_fail(r, "egress", range4);
 	swept = egress_sweep(instance);
@@ -479,6 +490,8 @@ int egress_open(struct egress *egress, const char *range4, const char *range6, c
 void egress_close(struct egress *egress)
 {
 	egress_resolver_close(egress);
+	cleanup_close(&egress->host_ns_fd);
+	egress->host_ns_fd = -1;
 	if (egress->router_ns_fd < 0)
 		return;
 	link_delete(egress);

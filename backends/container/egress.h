@@ -14,10 +14,11 @@
 
 struct egress {
 	int router_ns_fd; /* -1: there is none */
+	int host_ns_fd;	  /* where whoever was in it goes back to; -1 as well */
 	struct egress_range4 range4;
 	struct egress_range6 range6; /* of no bits: nothing leads out by IPv6 */
 	char link[16], table[40];
-	int *resolver_fds; /* of each shard two; NULL: names cannot be asked */
+	int *resolver_fds; /* of each shard EGRESS_SOCKETS; NULL: names cannot be asked */
 	uint32_t resolver_count;
 };
 
@@ -25,6 +26,8 @@ enum {
 	EGRESS_BLOCK = 4,	   /* addresses of a sandbox, and of the link to the host */
 	EGRESS_ROUTER_ADDRESS = 2, /* of the link's: the resolver's, too */
 	EGRESS_ROUTER = 1,	   /* of a sandbox's */
+	EGRESS_SOCKETS = 3,	   /* of a shard there: names by UDP, by TCP, and the forwarder's */
+	EGRESS_PORT_TLS = 443,	   /* the forwarder's; nobody connects there but by redirection */
 	EGRESS_SANDBOX = 2,
 };
 
@@ -52,13 +55,15 @@ enum { EGRESS_MAC_ROUTER = 1, EGRESS_MAC_OTHER = 2 };
 #define EGRESS_LINK_NETWORK UINT32_MAX /* the link to the host */
 
 /*
- * Sockets at port 53 of the router's address, for each shard one of each protocol: what sandboxes
- * of a shard ask there its own hear. Network N is of shard N / networks_per_shard. After
+ * Sockets at the router's address, for each shard those of EGRESS_SOCKETS: what sandboxes of a
+ * shard say there its own hear. Network N is of shard N / networks_per_shard. After
  * egress_open().
  */
 int egress_resolver_open(struct egress *egress, uint32_t shards, uint32_t networks_per_shard);
-void egress_resolver_take(struct egress *egress, uint32_t shard, int *ret_udp_fd,
-			  int *ret_listen_fd);
+void egress_resolver_take(struct egress *egress, uint32_t shard,
+			  int ret_fds[static EGRESS_SOCKETS]);
 void egress_resolver_close(struct egress *egress); /* fine where there are none */
+/* A socket of TCP of the router's namespace. The calling thread is in its own again after it. */
+int egress_outbound_socket(const struct egress *egress);
 /* In host byte order; 0: there is none. */
 uint32_t egress_resolver_address(const struct egress *egress);

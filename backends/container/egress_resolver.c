@@ -1,8 +1,10 @@
 /*
- * The sockets where sandboxes with a way out ask for names: port 53 of the router's address, one
- * pair for each shard. Called by the node on the control thread, once the router is there. Must
- * hold: all of them have one address, and a filter hands each packet to the shard whose sandbox
- * sent it, by its source, which nobody can choose (rp_filter); so a shard hears its own alone.
+ * The sockets where sandboxes with a way out ask for names, port 53 of the router's address, and
+ * where their connections are forwarded by name: three for each shard. And sockets by which these
+ * go on. Called by the node on the control thread, once the router is there; the last by shards.
+ * Must hold: all of them have one address, and a filter hands each packet to the shard whose
+ * sandbox sent it, by its source, which nobody can choose (rp_filter); so a shard hears its own
+ * alone.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +40,7 @@ static int filter_attach(const struct egress *egress, int fd, uint32_t networks_
 		BPF_STMT(BPF_MISC | BPF_TXA, 0),
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, POLICY_SHARED_V4),
 		BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, POLICY_SHARED_BLOCK),
-		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, egress->resolver_count / 2),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, egress->resolver_count / EGRESS_SOCKETS),
 		BPF_STMT(BPF_RET | BPF_A, 0),
 		BPF_STMT(BPF_MISC | BPF_TXA, 0),
 		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, egress->range4.first),
@@ -54,10 +56,10 @@ static int filter_attach(const struct egress *egress, int fd, uint32_t networks_
 		       0;
 }
 
-static int socket_open(const struct egress *egress, int type)
+static int socket_open(const struct egress *egress, int type, uint16_t port)
 {
 	const struct sockaddr_in at = { .sin_family = AF_INET,
-					.sin_port = htons(PORT_DNS),
+					.sin_port = htons(port),
 					.sin_addr.s_addr = htonl(egress->range4.first +
 								 EGRESS_ROUTER_ADDRESS) };
 	const int on = 1, bytes = BUFFER_BYTES;
@@ -78,14 +80,22 @@ static int socket_open(const struct egress *egress, int type)
 /* In the router's namespace. They join their groups in the order of their shards. */
 static int sockets_open(struct egress *egress, uint32_t networks_per_shard)
 {
-	static const int types[] = { SOCK_DGRAM, SOCK_STREAM };
+	static const struct {
+		int type;
+		uint16_t port;
+	} sockets[EGRESS_SOCKETS] = {
+		{ SOCK_DGRAM, PORT_DNS },
+		{ SOCK_STREAM, PORT_DNS },
+		{ SOCK_STREAM, EGRESS_PORT_TLS },
+	};
 
 	for (uint32_t i = 0; i < egress->resolver_count; i++) {
-		int fd = socket_open(egress, types[i % 2]);
+		const uint32_t which = i % EGRESS_SOCKETS;
+		int fd = socket_open(egress, sockets[which].type, sockets[which].port);
 		int r = fd < 0 ? fd : 0;
 
 		egress->resolver_fds[i] = fd;
-		if (r == 0 && i < 2) /* the first one's is its group's */
+		if (r == 0 && i < EGRESS_SOCKETS) /* the first one's is its group's */
 			r = filter_attach(egress, fd, networks_per_shard);
 		if (r < 0)
 			return r;
@@ -93,32 +103,48 @@ static int sockets_open(struct egress *egress, uint32_t networks_per_shard)
 	return 0;
 }
 
+static void router_leave(const struct egress *egress)
+{
+	if (setns(egress->host_ns_fd, CLONE_NEWNET) < 0)
+		abort(); /* in the wrong network there is nothing right to do */
+}
+
 int egress_resolver_open(struct egress *egress, uint32_t shards, uint32_t networks_per_shard)
 {
-	auto_close int host_fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	int r;
 
-	if (host_fd < 0)
-		return -errno;
-	egress->resolver_fds = malloc(2 * shards * sizeof *egress->resolver_fds);
+	egress->resolver_fds = malloc(EGRESS_SOCKETS * shards * sizeof *egress->resolver_fds);
 	if (!egress->resolver_fds)
 		return -ENOMEM;
-	egress->resolver_count = 2 * shards;
+	egress->resolver_count = EGRESS_SOCKETS * shards;
 	for (uint32_t i = 0; i < egress->resolver_count; i++)
 		egress->resolver_fds[i] = -1;
 	if (setns(egress->router_ns_fd, CLONE_NEWNET) < 0)
 		return -errno;
 	r = sockets_open(egress, networks_per_shard);
-	if (setns(host_fd, CLONE_NEWNET) < 0)
-		abort(); /* in the wrong network there is nothing right to do */
+	router_leave(egress);
 	return r;
 }
 
-void egress_resolver_take(struct egress *egress, uint32_t shard, int *ret_udp_fd,
-			  int *ret_listen_fd)
+void egress_resolver_take(struct egress *egress, uint32_t shard, int ret_fds[static EGRESS_SOCKETS])
 {
-	*ret_udp_fd = take_fd(&egress->resolver_fds[2 * shard]);
-	*ret_listen_fd = take_fd(&egress->resolver_fds[2 * shard + 1]);
+	for (uint32_t i = 0; i < EGRESS_SOCKETS; i++)
+		ret_fds[i] = take_fd(&egress->resolver_fds[EGRESS_SOCKETS * shard + i]);
+}
+
+int egress_outbound_socket(const struct egress *egress)
+{
+	int fd;
+
+	if (egress->router_ns_fd < 0)
+		return -EOPNOTSUPP;
+	if (setns(egress->router_ns_fd, CLONE_NEWNET) < 0)
+		return -errno;
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		fd = -errno;
+	router_leave(egress);
+	return fd;
 }
 
 void egress_resolver_close(struct egress *egress)

@@ -39,7 +39,7 @@ int backend_node_open(const struct backend_node_options *options, struct backend
 		return -ENOMEM;
 	node->options = *options;
 	node->vault = (struct vault){ -1, -1, -1 };
-	node->egress.router_ns_fd = -1;
+	node->egress.router_ns_fd = node->egress.host_ns_fd = -1;
 	node->program_fd = node->init_fd = node->helper_fd = node->proc_fd = -1;
 	node->shard_cgroup_fds = calloc(options->shards, sizeof *node->shard_cgroup_fds);
 	for (uint32_t i = 0; node->shard_cgroup_fds && i < options->shards; i++)
@@ -276,11 +276,21 @@ void node_egress_fill(const struct backend_node *node, struct launch_request *re
 
 bool backend_resolver_take(struct backend_node *node, uint32_t shard, struct backend_resolver *ret)
 {
+	int fds[EGRESS_SOCKETS];
+
 	if (!node->egress.resolver_fds)
 		return false;
-	egress_resolver_take(&node->egress, shard, &ret->udp_fd, &ret->listen_fd);
+	egress_resolver_take(&node->egress, shard, fds);
+	ret->udp_fd = fds[0];
+	ret->listen_fd = fds[1];
+	ret->tls_fd = fds[2];
 	ret->own_count = egress_own(&node->egress, ret->own);
 	return true;
+}
+
+int backend_outbound_socket(const struct backend_node *node)
+{
+	return egress_outbound_socket(&node->egress);
 }
 
 uint32_t node_resolver_address(const struct backend_node *node)

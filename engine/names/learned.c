@@ -66,7 +66,8 @@ static void range_add(struct learned *learned, const struct guard_ports *range, 
 		const struct guard_ports *here = &learned->ranges[at];
 
 		if (here->first == range->first && here->last == range->last &&
-		    here->protocol == range->protocol && here->rule == range->rule)
+		    here->protocol == range->protocol && here->is_tls == range->is_tls &&
+		    here->rule == range->rule)
 			break;
 		first = learned->until_ns[at] < learned->until_ns[first] ? at : first;
 	}
@@ -98,6 +99,39 @@ int learned_add(struct learned_list *list, const struct guard_destination *to, u
 		range_add(learned, &to->ports[i], until_ns);
 	*ret = learned;
 	return r;
+}
+
+/* FNV-1a; never 0, which is no name. */
+static uint64_t name_hash(const char *name)
+{
+	uint64_t hash = 14695981039346656037ull;
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * 1099511628211ull;
+	return hash ? hash : 1;
+}
+
+static bool has_name(const struct learned *learned, uint64_t hash)
+{
+	for (uint32_t i = 0; i < LEARNED_NAMES_MAX; i++)
+		if (learned->names[i] == hash)
+			return true;
+	return false;
+}
+
+void learned_name(struct learned *learned, const char *name)
+{
+	const uint64_t hash = name_hash(name);
+
+	if (!has_name(learned, hash))
+		learned->names[learned->name_next++ % LEARNED_NAMES_MAX] = hash;
+}
+
+bool learned_is_of(const struct learned_list *list, const uint8_t *address, const char *name)
+{
+	const struct learned *learned = learned_find(list, address);
+
+	return learned && has_name(learned, name_hash(name));
 }
 
 void learned_done(struct learned_list *list)

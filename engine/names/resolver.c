@@ -22,7 +22,8 @@
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
 
-_Static_assert(QUESTIONS_MAX + STREAMS_MAX + 2 <= (int)NAMES_DESCRIPTORS, "counted at startup");
+_Static_assert(QUESTIONS_MAX + STREAMS_MAX + 2 * OUTBOUNDS_MAX + 3 <= (int)NAMES_DESCRIPTORS,
+	       "counted at startup");
 
 enum { QUESTIONS_AT_ONCE = 16, TICK_NS = 200 * 1000000 };
 
@@ -96,6 +97,7 @@ void resolver_narrowed(struct sandbox *sandbox)
 
 	if (!asker)
 		return;
+	outbounds_end(asker);
 	learned_forget(asker);
 	asker->policy = sandbox->box->spec.policy;
 }
@@ -117,6 +119,7 @@ static void asker_leave(struct asker *asker)
 		if (stream && stream->asker == asker)
 			stream_end(stream);
 	}
+	outbounds_end(asker);
 	while (*at != asker)
 		at = &(*at)->next_address;
 	*at = asker->next_address;
@@ -144,13 +147,13 @@ void resolver_emptied(struct shard *shard, uint64_t cgroup_id)
 
 /* ---- what is told of them ---- */
 
-static struct policy_violation name_violation(const struct asker *asker, const char *name,
-					      uint32_t rule)
+struct policy_violation name_violation(const struct asker *asker, const char *name, uint32_t rule,
+				       uint16_t hook)
 {
 	struct policy_violation v = { .cgroup_id = asker->cgroup_id,
 				      .rule = rule,
 				      .policy = asker->policy,
-				      .hook = POLICY_HOOK_DNS,
+				      .hook = hook,
 				      .text_kind = POLICY_TEXT_NAME };
 	const size_t bytes = strlen(name);
 
@@ -162,7 +165,8 @@ static struct policy_violation name_violation(const struct asker *asker, const c
 
 static void name_refused(struct asker *asker, const char *name)
 {
-	struct policy_violation v = name_violation(asker, name, POLICY_RULE_EGRESS);
+	struct policy_violation v =
+		name_violation(asker, name, POLICY_RULE_EGRESS, POLICY_HOOK_DNS);
 
 	v.error = ENOENT;
 	integrity_refused(asker->sandbox, &v);
@@ -170,7 +174,7 @@ static void name_refused(struct asker *asker, const char *name)
 
 static void name_judge(struct asker *asker, const char *name)
 {
-	struct policy_violation v = name_violation(asker, name, POLICY_RULE_DNS);
+	struct policy_violation v = name_violation(asker, name, POLICY_RULE_DNS, POLICY_HOOK_DNS);
 	const uint64_t now_ns = io_now_ns(asker->in->shard->io);
 	uint32_t retry_ms;
 
@@ -221,6 +225,17 @@ static const char *service_host(const char *name)
 	return name;
 }
 
+/* The forwarder goes by IPv4: such a name has no other addresses. */
+static bool is_forwarded(const struct asker *asker, const char *text)
+{
+	const struct guard_name *name = sandbox_name(asker->sandbox, text);
+
+	for (uint32_t i = 0; name && i < name->to.port_count; i++)
+		if (name->to.ports[i].is_tls)
+			return true;
+	return false;
+}
+
 bool question_take(struct resolver *resolver, const struct reply_to *to, const uint8_t *bytes,
 		   size_t count)
 {
@@ -242,7 +257,8 @@ bool question_take(struct resolver *resolver, const struct reply_to *to, const u
 		rcode_send(resolver, to, &question, DNS_NXDOMAIN);
 		return true;
 	}
-	if (question.type != DNS_A && question.type != DNS_AAAA) {
+	if (question.type != DNS_A &&
+	    (question.type != DNS_AAAA || is_forwarded(to->asker, question.name))) {
 		rcode_send(resolver, to, &question, DNS_NOERROR); /* it has none of those */
 		return true;
 	}
@@ -292,9 +308,19 @@ static void stream_comes(struct io_op *op, int res)
 		io_accept(resolver->shard->io, op, resolver->listen_fd);
 }
 
+static void connection_comes(struct io_op *op, int res)
+{
+	struct resolver *resolver = container_of(op, struct resolver, accept_tls);
+
+	if (res >= 0)
+		outbound_begin(resolver, res);
+	if (!(op->flags & IO_MORE) && res != -ECANCELED)
+		io_accept(resolver->shard->io, op, resolver->tls_fd);
+}
+
 /* ---- answers ---- */
 
-static int address_learn(struct asker *asker, const struct guard_name *name,
+static int address_learn(struct asker *asker, const char *text, const struct guard_name *name,
 			 const struct dns_address *address)
 {
 	struct guard *guard = asker->in->shard->node->guard;
@@ -310,6 +336,7 @@ static int address_learn(struct asker *asker, const struct guard_name *name,
 			&gone);
 	if (r < 0)
 		return r;
+	learned_name(learned, text);
 	if (gone.range_count) {
 		told = (struct guard_learned){ 0 };
 		memcpy(told.address, gone.address, sizeof told.address);
@@ -326,7 +353,7 @@ static int address_learn(struct asker *asker, const struct guard_name *name,
 static void address_refused(struct asker *asker, const char *name,
 			    const struct dns_address *address, uint32_t rule)
 {
-	struct policy_violation v = name_violation(asker, name, rule);
+	struct policy_violation v = name_violation(asker, name, rule, POLICY_HOOK_DNS);
 
 	v.error = EPERM;
 	v.family = memcmp(address->address, (uint8_t[12]){ [10] = 0xff, [11] = 0xff }, 12) ? 6 : 4;
@@ -352,7 +379,7 @@ void answer_learn(struct asker *asker, const struct dns_question *question,
 		}
 		if (address->ttl_s > TTL_MAX_S)
 			address->ttl_s = TTL_MAX_S;
-		r = address_learn(asker, name, address);
+		r = address_learn(asker, question->name, name, address);
 		if (r < 0)
 			failed = r;
 		else
@@ -374,7 +401,9 @@ static void resolver_tick(struct timer *timer)
 
 	questions_expire(resolver, now_ns);
 	streams_expire(resolver, now_ns);
-	if (pool_taken(&resolver->questions) || pool_taken(&resolver->streams))
+	outbounds_expire(resolver, now_ns);
+	if (pool_taken(&resolver->questions) || pool_taken(&resolver->streams) ||
+	    pool_taken(&resolver->outbounds))
 		resolver_wake(resolver);
 }
 
@@ -392,6 +421,8 @@ static int resolver_fill(struct resolver *resolver, const struct shard *shard)
 
 	if (r == 0)
 		r = pool_init(&resolver->streams, sizeof(struct stream), STREAMS_MAX);
+	if (r == 0)
+		r = pool_init(&resolver->outbounds, sizeof(struct outbound), OUTBOUNDS_MAX);
 	resolver->bucket_count = 64;
 	while (resolver->bucket_count < shard->sandboxes.count)
 		resolver->bucket_count *= 2;
@@ -423,6 +454,7 @@ int resolver_open(struct shard *shard)
 	if (!resolver) {
 		cleanup_close(&sockets.udp_fd);
 		cleanup_close(&sockets.listen_fd);
+		cleanup_close(&sockets.tls_fd);
 		return -ENOMEM;
 	}
 	*resolver = (struct resolver){
@@ -430,8 +462,10 @@ int resolver_open(struct shard *shard)
 		.upstreams = shard->node->upstreams,
 		.udp_fd = sockets.udp_fd,
 		.listen_fd = sockets.listen_fd,
+		.tls_fd = sockets.tls_fd,
 		.poll.done = datagrams_come,
 		.accept.done = stream_comes,
+		.accept_tls.done = connection_comes,
 	};
 	own_take(&resolver->own, &sockets);
 	shard->resolver = resolver;
@@ -440,6 +474,7 @@ int resolver_open(struct shard *shard)
 		return r; /* resolver_close() follows */
 	io_poll_once(shard->io, &resolver->poll, resolver->udp_fd, POLLIN);
 	io_accept(shard->io, &resolver->accept, resolver->listen_fd);
+	io_accept(shard->io, &resolver->accept_tls, resolver->tls_fd);
 	return 0;
 }
 
@@ -463,6 +498,8 @@ void resolver_close(struct shard *shard)
 	}
 	cleanup_close(&resolver->udp_fd);
 	cleanup_close(&resolver->listen_fd);
+	cleanup_close(&resolver->tls_fd);
+	outbounds_close(resolver);
 	pool_done(&resolver->questions);
 	pool_done(&resolver->streams);
 	free(resolver->by_address);

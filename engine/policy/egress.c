@@ -12,7 +12,8 @@
 
 #include "engine/policy/names.h"
 
-enum { ADDRESS_BITS = 128, MAPPED_BITS = 96, PORT_DNS = 53, PORT_QUIC = 443, WORD_BYTES = 256 };
+enum { ADDRESS_BITS = 128, MAPPED_BITS = 96, WORD_BYTES = 256 };
+enum { PORT_DNS = 53, PORT_QUIC = 443, PORT_TLS = 443 };
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -93,29 +94,44 @@ static const char *place_read(char *word, bool is_deny, struct guard_destination
 
 /* ---- protocols and ports ---- */
 
-static const char *range_add(struct guard_destination *to, uint8_t protocol, unsigned long first,
-			     unsigned long last)
+/* What a protocol is called, and what it is to the kernel. */
+static const struct protocol {
+	const char *name;
+	uint8_t number;
+	bool is_tls;
+} protocols[] = {
+	{ "tcp", IPPROTO_TCP, false },
+	{ "udp", IPPROTO_UDP, false },
+	{ "tls", IPPROTO_TCP, true },
+};
+
+static const char *range_add(struct guard_destination *to, const struct protocol *protocol,
+			     unsigned long first, unsigned long last)
 {
 	if (to->port_count == GUARD_PORT_RANGES_MAX)
 		return "more than 8 ranges of ports";
 	to->ports[to->port_count++] = (struct guard_ports){ .first = (uint16_t)first,
 							    .last = (uint16_t)last,
-							    .protocol = protocol };
+							    .protocol = protocol->number,
+							    .is_tls = protocol->is_tls };
 	return NULL;
 }
 
-/* All of a protocol: QUIC is named or refused. */
-static const char *protocol_add(struct guard_destination *to, uint8_t protocol)
+/* All of a protocol: QUIC is named or refused. TLS has its port. */
+static const char *protocol_add(struct guard_destination *to, const struct protocol *protocol)
 {
 	const char *wrong;
 
-	if (protocol == IPPROTO_TCP)
+	if (protocol->is_tls)
+		return range_add(to, protocol, PORT_TLS, PORT_TLS);
+	if (protocol->number == IPPROTO_TCP)
 		return range_add(to, protocol, 1, UINT16_MAX);
 	wrong = range_add(to, protocol, 1, PORT_QUIC - 1);
 	return wrong ? wrong : range_add(to, protocol, PORT_QUIC + 1, UINT16_MAX);
 }
 
-static const char *ports_read(const char *text, uint8_t protocol, struct guard_destination *to)
+static const char *ports_read(const char *text, const struct protocol *protocol,
+			      struct guard_destination *to)
 {
 	const char *wrong = NULL;
 
@@ -139,15 +155,19 @@ static const char *ports_read(const char *text, uint8_t protocol, struct guard_d
 	return wrong;
 }
 
-static const char *protocol_read(const char *word, struct guard_destination *to)
+static const char *protocol_read(const char *word, bool is_name, struct guard_destination *to)
 {
 	const size_t bytes = strcspn(word, "/");
-	const uint8_t protocol = bytes == 3 && !memcmp(word, "tcp", 3) ? IPPROTO_TCP :
-				 bytes == 3 && !memcmp(word, "udp", 3) ? IPPROTO_UDP :
-									 0;
+	const struct protocol *protocol = NULL;
 
+	for (size_t i = 0; i < sizeof protocols / sizeof *protocols; i++)
+		if (bytes == strlen(protocols[i].name) && !memcmp(word, protocols[i].name, bytes))
+			protocol = &protocols[i];
 	if (!protocol)
-		return "expected tcp, udp, tcp/PORTS or udp/PORTS behind the address or name";
+		return "expected tcp, udp, tcp/PORTS or udp/PORTS behind the address or name, or "
+		       "tls, tls/PORTS behind a name";
+	if (protocol->is_tls && !is_name)
+		return "tls is of names: an address shows none";
 	return word[bytes] ? ports_read(word + bytes + 1, protocol, to) :
 			     protocol_add(to, protocol);
 }
@@ -166,7 +186,7 @@ const char *egress_read(const char *text, bool is_deny, struct guard_destination
 {
 	char word[WORD_BYTES];
 	const char *wrong = NULL;
-	bool is_first = true;
+	bool is_first = true, is_name = false;
 
 	*ret = (struct guard_destination){ 0 };
 	while (!wrong) {
@@ -174,12 +194,15 @@ const char *egress_read(const char *text, bool is_deny, struct guard_destination
 
 		if (!bytes || bytes >= sizeof word)
 			return "expected ADDRESS[/PREFIX] or NAME, then [tcp[/PORTS]] "
-			       "[udp[/PORTS]], one space between";
+			       "[udp[/PORTS]], or [tls[/PORTS]] of a name, one space between";
 		memcpy(word, text, bytes);
 		word[bytes] = 0;
 		if (!is_first && is_deny)
 			return "a denied address is denied whole: no protocol, no ports";
-		wrong = is_first ? place_read(word, is_deny, ret) : protocol_read(word, ret);
+		if (is_first)
+			is_name = name_is_meant(word);
+		wrong = is_first ? place_read(word, is_deny, ret) :
+				   protocol_read(word, is_name, ret);
 		is_first = false;
 		text += bytes;
 		if (!*text)
@@ -187,7 +210,7 @@ const char *egress_read(const char *text, bool is_deny, struct guard_destination
 		text++;
 	}
 	if (!wrong && !is_deny && !ret->port_count)
-		wrong = protocol_add(ret, IPPROTO_TCP);
+		wrong = protocol_add(ret, &protocols[0]);
 	return wrong;
 }
 
@@ -210,8 +233,9 @@ static int destination_compare(const void *a, const void *b)
 
 static bool ports_hold(const struct guard_ports *wide, const struct guard_ports *narrow)
 {
-	return wide->protocol == narrow->protocol && wide->first <= narrow->first &&
-	       wide->last >= narrow->last;
+	/* Who may go there directly may by the forwarder, and not the other way round. */
+	return wide->protocol == narrow->protocol && (!wide->is_tls || narrow->is_tls) &&
+	       wide->first <= narrow->first && wide->last >= narrow->last;
 }
 
 int egress_ports_join(struct guard_destination *to, const struct guard_destination *from)

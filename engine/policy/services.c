@@ -28,7 +28,7 @@ static const struct protocol {
 } protocols[] = {
 	{ "https", "tcp", "443" }, { "http", "tcp", "80" },  { "ssh", "tcp", "22" },
 	{ "git", "tcp", "9418" },  { "svn", "tcp", "3690" }, { "quic", "udp", "443" },
-	{ "tcp", "tcp", NULL },	   { "udp", "udp", NULL },
+	{ "tls", "tls", "443" },   { "tcp", "tcp", NULL },   { "udp", "udp", NULL },
 };
 
 enum { PROTOCOLS = sizeof protocols / sizeof protocols[0] };
@@ -111,8 +111,8 @@ static int suffix_make(struct reading *reading)
 			protocol = &protocols[i];
 	if (!protocol)
 		return yaml_mistake(reading->mistake, at,
-				    "protocol: unknown; one of https, http, ssh, git, svn, quic, "
-				    "tcp, udp");
+				    "protocol: unknown; one of https, tls, http, ssh, git, svn, "
+				    "quic, tcp, udp");
 	if (!*ports && !protocol->ports)
 		return yaml_mistake(reading->mistake, at, "ports: expected, %s alone has none",
 				    protocol->name);

@@ -50,17 +50,6 @@ static void inbound_free(struct inbound *inbound)
 	shard_check_stopped(shard);
 }
 
-/* What was cut must not look as if it had ended: both ends get a reset. */
-static void inbound_cut(struct inbound *inbound)
-{
-	const struct linger at_once = { .l_onoff = 1 };
-
-	for (int i = 0; i < 2; i++)
-		if (inbound->fds[i] >= 0) /* fails for what is closed already */
-			(void)setsockopt(inbound->fds[i], SOL_SOCKET, SO_LINGER, &at_once,
-					 sizeof at_once);
-}
-
 void inbound_end(struct inbound *inbound)
 {
 	if (inbound->ending)
@@ -70,7 +59,7 @@ void inbound_end(struct inbound *inbound)
 	if (inbound->state == INBOUND_TOKEN) {
 		io_cancel(inbound->in->shard->io, &inbound->op);
 	} else if (inbound->state == INBOUND_RELAY) {
-		inbound_cut(inbound);
+		relay_reset(inbound->fds);
 		if (relay_stop(&inbound->relay))
 			inbound_free(inbound);
 	}
@@ -84,7 +73,7 @@ static void relay_over(struct relay *relay, int error)
 	struct inbound *inbound = container_of(relay, struct inbound, relay);
 
 	if (error)
-		inbound_cut(inbound);
+		relay_reset(inbound->fds);
 	inbound_free(inbound);
 }
 
@@ -110,7 +99,7 @@ static void connected(struct box_port *port, int error)
 		inbound->in->refused_total++;
 		inbound_free(inbound);
 	} else if (inbound->ending) {
-		inbound_cut(inbound);
+		relay_reset(inbound->fds);
 		inbound_free(inbound);
 	} else {
 		inbound_relay(inbound);

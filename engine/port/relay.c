@@ -57,6 +57,7 @@ static void way_received(struct io_op *op, int res)
 	} else {
 		way->at = 0;
 		way->bytes = res > 0 ? (uint32_t)res : 0;
+		way->relay->moved_bytes += way->bytes;
 		way_send(way);
 	}
 }
@@ -99,6 +100,7 @@ int relay_open(struct relay *relay, struct io *io, const int fds[2], const char 
 	       uint32_t first_bytes)
 {
 	relay->io = io;
+	relay->moved_bytes = 0;
 	for (int i = 0; i < 2; i++) {
 		struct relay_way *way = &relay->ways[i];
 
@@ -125,6 +127,15 @@ bool relay_stop(struct relay *relay)
 		if (relay->ways[i].busy)
 			io_cancel(relay->io, &relay->ways[i].op);
 	return !relay->ways[0].busy && !relay->ways[1].busy;
+}
+
+void relay_reset(const int fds[2])
+{
+	const struct linger at_once = { .l_onoff = 1 };
+
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0) /* fails for what is closed already */
+			(void)setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
 void relay_done(struct relay *relay)

@@ -1,6 +1,7 @@
 /*
  * Bytes between two connected sockets, both ways, with half-close: the end of one side's stream is
- * told to the other, whose own goes on. Used by connections to ports of sandboxes.
+ * told to the other, whose own goes on. Used by connections to ports of sandboxes, and by those
+ * that leave them by name.
  */
 #pragma once
 
@@ -27,6 +28,7 @@ struct relay {
 	struct relay_way ways[2]; /* from fds[0] to fds[1], and back */
 	bool stopping;
 	int error;
+	uint64_t moved_bytes; /* received so far, both ways */
 	void *owner;
 	/*
 	 * Both streams have ended (0), or one failed (-errno), or after relay_stop() that returned
@@ -43,5 +45,7 @@ int relay_open(struct relay *relay, struct io *io, const int fds[2], const char 
 	       uint32_t first_bytes);
 /* True: nothing is in flight, and over() does not come; else it comes. */
 bool relay_stop(struct relay *relay);
+/* What is cut must not look as if it had ended: both ends get a reset when they are closed. */
+void relay_reset(const int fds[2]);
 /* Nothing may be in flight. Fine on one that is zero. */
 void relay_done(struct relay *relay);

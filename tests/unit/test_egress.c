@@ -123,6 +123,28 @@ Test(egress, the_closest_name_has_what_wider_ones_allow)
 	table_close(table);
 }
 
+Test(egress, tls_is_a_port_of_names_and_what_is_allowed_directly_holds_it)
+{
+	struct policy_table *table = table_open();
+	struct policy *policy = loaded(table, "name: out\nnetwork:\n  egress:\n    allow:\n"
+					      "    - api.example tls\n"
+					      "    - .mirror.example tls/443,8443 tcp/80\n"
+					      "    - www.mirror.example tcp/443\n");
+	const struct guard_name *name = names_find(&policy->guard, "api.example");
+
+	cr_assert(name);
+	cr_assert_eq(name->to.port_count, 1);
+	cr_expect(name->to.ports[0].first == 443 && name->to.ports[0].last == 443);
+	cr_expect(name->to.ports[0].protocol == IPPROTO_TCP && name->to.ports[0].is_tls);
+	cr_assert(name = names_find(&policy->guard, "ftp.mirror.example"));
+	cr_assert_eq(name->to.port_count, 3);
+	cr_expect(name->to.ports[1].is_tls && !name->to.ports[2].is_tls);
+	cr_assert(name = names_find(&policy->guard, "www.mirror.example"));
+	cr_assert_eq(name->to.port_count, 3, "443 by TLS is in 443");
+	cr_expect_not(name->to.ports[0].is_tls);
+	table_close(table);
+}
+
 static bool is_within(const char *allow, const char *deny, const char *wider)
 {
 	struct policy_table *table = table_open();
@@ -163,4 +185,9 @@ Test(egress, a_way_out_is_within_another_where_it_leads_nowhere_else)
 	cr_expect_not(is_within("m.example tcp/2000", "10.9.0.0/16", wide), "more ports");
 	cr_expect_not(is_within(".m.example tcp/443", "", wide), "it leads to what is denied");
 	cr_expect_not(is_within("192.0.2.1 tcp/443", "10.9.0.0/16", wide), "an address is no name");
+	cr_expect(is_within(".m.example tls", "10.9.0.0/16", wide), "less than directly");
+	wide = "{allow: [.m.example tls/443-445]}";
+	cr_expect(is_within("a.m.example tls/444", "", wide));
+	cr_expect_not(is_within("a.m.example tcp/444", "", wide), "directly");
+	cr_expect_not(is_within("a.m.example tls/446", "", wide));
 }

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bpf/policy.h"
@@ -263,6 +264,37 @@ Test(names, an_address_has_what_all_its_names_have_and_the_one_that_ends_first_m
 	cr_assert_eq(learned_add(&list, &to, 9000, &learned, &gone), 0);
 	cr_expect_eq(list.count, LEARNED_MAX);
 	cr_expect(gone.range_count == 1 && gone.address[15] == 9);
+	learned_done(&list);
+}
+
+Test(names, an_address_is_of_the_names_it_was_told_for_and_of_the_latest_ones_alone)
+{
+	struct learned_list list = { 0 };
+	struct learned *learned, gone;
+	struct guard_destination to = destination(1, 443), other = destination(2, 443);
+	char name[32];
+
+	cr_expect_not(learned_is_of(&list, to.address, "api.example"), "nothing was learned");
+	cr_assert_eq(learned_add(&list, &to, 1000, &learned, &gone), 0);
+	cr_expect_not(learned_is_of(&list, to.address, ""));
+	learned_name(learned, "api.example");
+	cr_expect(learned_is_of(&list, to.address, "api.example"));
+	cr_expect_not(learned_is_of(&list, to.address, "a.example"));
+	cr_expect_not(learned_is_of(&list, other.address, "api.example"));
+	for (int i = 0; i < LEARNED_NAMES_MAX; i++) {
+		learned_name(learned, "other.example"); /* it takes one place, however often */
+		cr_expect(learned_is_of(&list, to.address, "api.example"));
+	}
+	for (int i = 0; i < LEARNED_NAMES_MAX; i++) {
+		(void)snprintf(name, sizeof name, "n%d.example", i);
+		learned_name(learned, name);
+	}
+	cr_expect_not(learned_is_of(&list, to.address, "api.example"), "the oldest is forgotten");
+	cr_expect(learned_is_of(&list, to.address, "n0.example"));
+	/* What is allowed by TLS alone is another thing than what is allowed. */
+	to.ports[0].is_tls = true;
+	cr_assert_eq(learned_add(&list, &to, 1000, &learned, &gone), 0);
+	cr_expect_eq(learned->range_count, 2);
 	learned_done(&list);
 }
 

@@ -88,7 +88,12 @@ static const struct bad {
 	  "2:28 network.egress.allow: write an IPv4 address as 192.0.2.1" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 icmp]}}\n",
 	  "2:28 network.egress.allow: expected tcp, udp, tcp/PORTS or udp/PORTS behind the "
-	  "address or name" },
+	  "address or name, or tls, tls/PORTS behind a name" },
+	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tls]}}\n",
+	  "2:28 network.egress.allow: tls is of names: an address shows none" },
+	{ "name: x\nnetwork: {egress: {allow: [api.example tls/53]}}\n",
+	  "2:28 network.egress.allow: port 53 is the resolver's alone: names cannot be asked "
+	  "elsewhere" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tcp/0]}}\n",
 	  "2:28 network.egress.allow: a port is 1 to 65535" },
 	{ "name: x\nnetwork: {egress: {allow: [192.0.2.1 tcp/90-80]}}\n",
@@ -100,7 +105,7 @@ static const struct bad {
 	  "elsewhere" },
 	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1  tcp\"]}}\n",
 	  "2:28 network.egress.allow: expected ADDRESS[/PREFIX] or NAME, then [tcp[/PORTS]] "
-	  "[udp[/PORTS]], one space between" },
+	  "[udp[/PORTS]], or [tls[/PORTS]] of a name, one space between" },
 	{ "name: x\nnetwork: {egress: {allow: [\"192.0.2.1 tcp/1,2,3,4,5,6,7,8,9\"]}}\n",
 	  "2:28 network.egress.allow: more than 8 ranges of ports" },
 	{ "name: x\nnetwork: {egress: {deny: [192.0.2.1 tcp]}}\n",

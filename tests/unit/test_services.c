@@ -24,7 +24,7 @@ static const struct bad {
 	{ "name: X\nprotocol: https\nhosts: [a.example]\n",
 	  "1:7 name: expected 1 to 63 of a-z 0-9 and - inside" },
 	{ "name: x\nprotocol: gopher\nhosts: [a.example]\n",
-	  "2:11 protocol: unknown; one of https, http, ssh, git, svn, quic, tcp, udp" },
+	  "2:11 protocol: unknown; one of https, tls, http, ssh, git, svn, quic, tcp, udp" },
 	{ "name: x\nprotocol: tcp\nhosts: [a.example]\n",
 	  "2:11 ports: expected, tcp alone has none" },
 	{ "name: x\nprotocol: https\nhost: [a.example]\n",

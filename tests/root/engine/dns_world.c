@@ -83,6 +83,8 @@ static bool answer_write(struct writer *w, const char *name, const uint8_t *owne
 		return false;
 	if (!strcmp(name, "api.example") || !strcmp(name, "edge.example")) {
 		add_record(w, o, INTERNET);
+	} else if (!strcmp(name, "front.example")) {
+		add_record(w, o, OTHER);
 	} else if (!strcmp(name, "www.mirror.example")) {
 		add_alias(w);
 		add_record(w, EDGE, INTERNET);

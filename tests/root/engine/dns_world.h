@@ -14,6 +14,7 @@ struct dns_log {
  * Answers at port 53 of `address`, by UDP and TCP, as long as the test lives:
  *
  *	api.example, edge.example	INTERNET
+ *	front.example			OTHER
  *	www.mirror.example		an alias of edge.example
  *	rebind.example			169.254.169.254, 127.0.0.1, 10.200.0.1
  *	mixed.example			127.0.0.1 and INTERNET

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dsec/policies.h"
 #include "tests/root/engine/dns_world.h"
 #include "tests/root/engine/egress_world.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/engine_image.h"
+#include "tests/root/engine/forwarder_claims.h"
+#include "tests/root/engine/names_client.h"
 
 enum { HOOK_DNS = 28, FLOOD = 20000, SKIPPED = 77 };
 
@@ -25,20 +27,8 @@ static uint32_t asked_now(void)
 
 /* ---- sandboxes ---- */
 
-static bool policy_put(struct dsec *d, const char *document)
-{
-	const struct dsec_policy_opts opts = { .size = sizeof opts,
-					       .verb = DSEC_POLICY_LOAD,
-					       .document = { document, strlen(document) } };
-
-	return expect(ticket_end(d, dsec_policy(d, NULL, &opts)).code == DSEC_OK);
-}
-
 static struct dsec_id named_in(struct dsec *d, uint32_t network)
 {
-	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
-
 	(void)policy_put(d, "name: less\nnetwork:\n  mode: shared\n  egress:\n"
 			    "    allow: [mixed.example tcp/80]\n    deny: [" OTHER "]\n");
 	if (!policy_put(d, "name: named\nphases: {later: less}\nnetwork:\n  mode: shared\n"
@@ -46,33 +36,13 @@ static struct dsec_id named_in(struct dsec *d, uint32_t network)
 			   "      rebind.example, mixed.example tcp/80, big.example tcp/80-81,\n"
 			   "      slow.example]\n    deny: [" OTHER "]\n"
 			   "anomalies: {dns-tunnel: {limit: 6}}\n"))
-		return id;
-	opts.network = network;
-	opts.policy = "named";
-	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
+		return (struct dsec_id){ 0 };
+	return policed_make(d, "named", network);
 }
 
 static struct dsec_id named_make(struct dsec *d)
 {
 	return named_in(d, DSEC_NETWORK_PRIVATE);
-}
-
-static bool says(struct dsec *d, struct dsec_id id, const char *script, const char *expected)
-{
-	auto_ran struct ran ran = shell_run(d, id, script);
-
-	if (ran_exited(&ran, 0) && ran_wrote(&ran, 1, expected, strlen(expected)))
-		return true;
-	note("\"%s\" does not say \"%s\"", script, expected);
-	ran_note(&ran);
-	return false;
 }
 
 static bool reaches(struct dsec *d, struct dsec_id id, const char *address, int port, bool wanted)
@@ -82,49 +52,6 @@ static bool reaches(struct dsec *d, struct dsec_id id, const char *address, int 
 	(void)snprintf(script, sizeof script, "nc -w 2 %s %d </dev/null 2>/dev/null; :", address,
 		       port);
 	return says(d, id, script, wanted ? "from " HOST "\n" : "");
-}
-
-/* The last violation and anomaly that were told of it. */
-struct told {
-	uint32_t hook, rule, anomaly;
-	char where[64]; /* of the anomaly */
-	uint64_t count;
-	char text[256];
-};
-
-static struct told told_of(struct dsec *d, struct dsec_id id)
-{
-	const struct dsec_select select = { .size = sizeof select, .count = 1, .ids = &id };
-	const struct dsec_subscribe_opts opts = { .size = sizeof opts,
-						  .flags = DSEC_SUBSCRIBE_SO_FAR,
-						  .select = &select,
-						  .from_seq = 1 };
-	int64_t ticket = dsec_subscribe(d, NULL, &opts);
-	struct told told = { .anomaly = UINT32_MAX };
-	struct dsec_event *event;
-	bool last = false;
-
-	while (!last && expect(ticket >= 0 && dsec_wait(d, ticket, 20000, &event) == 0)) {
-		const struct dsec_news *news = event->kind == DSEC_EV_STATE ? event->body : NULL;
-
-		last = event->flags & DSEC_LAST;
-		if (news && news->topic == DSEC_TOPIC_ANOMALY) {
-			told.anomaly = news->anomaly;
-			(void)snprintf(told.where, sizeof told.where, "%.*s", (int)news->text.bytes,
-				       (const char *)news->text.data);
-		}
-		if (news && news->topic == DSEC_TOPIC_VIOLATION) {
-			told.hook = news->hook;
-			told.rule = news->rule;
-			told.count = news->count;
-			(void)snprintf(told.text, sizeof told.text, "%.*s", (int)news->text.bytes,
-				       (const char *)news->text.data);
-		}
-		dsec_event_free(event);
-		if (ticket < 0)
-			break;
-	}
-	return told;
 }
 
 /* ---- claims ---- */
@@ -332,18 +259,6 @@ static void told_is(struct dsec *d, struct dsec_id id, uint32_t anomaly, const c
 		note("anomaly %u \"%s\", not %u \"%s\"", told.anomaly, told.where, anomaly, where);
 }
 
-static struct dsec_id watched_make(struct dsec *d)
-{
-	struct dsec_create_opts opts = create_opts(1);
-
-	opts.network = DSEC_NETWORK_PRIVATE;
-	opts.policy = "watched";
-	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
-	auto_made struct made made = create_run(d, &opts);
-
-	return expect(made.created == 1) ? made.ids[0] : (struct dsec_id){ 0 };
-}
-
 static void what_went_out_and_what_was_refused_are_judged_by_place(struct engine *e)
 {
 	const uint32_t bytes = 1u << DSEC_ANOMALY_BYTES_PER_DESTINATION,
@@ -356,8 +271,8 @@ static void what_went_out_and_what_was_refused_are_judged_by_place(struct engine
 			      "  vcs-direct: {severity: taint}\n"
 			      "  port-scan: {limit: 4, window: 3600}\n"))
 		return;
-	id = watched_make(e->d);
-	other = watched_make(e->d);
+	id = policed_make(e->d, "watched", DSEC_NETWORK_PRIVATE);
+	other = policed_make(e->d, "watched", DSEC_NETWORK_PRIVATE);
 	becomes(e->d, id, "head -c 700000 /dev/zero | nc -w 9 " OTHER " 82", 0);
 	becomes(e->d, id, "head -c 700000 /dev/zero | nc -w 9 " OTHER " 82", bytes);
 	told_is(e->d, id, DSEC_ANOMALY_BYTES_PER_DESTINATION, OTHER " tcp/82");
@@ -374,6 +289,11 @@ static void what_went_out_and_what_was_refused_are_judged_by_place(struct engine
 	sandbox_end(e->d, other);
 }
 
+static void a_name_that_tls_shows_is_reached_and_no_other_at_its_address(struct engine *e)
+{
+	forwarder_try(e);
+}
+
 static const struct claim claims[] = {
 	CLAIM(what_went_out_and_what_was_refused_are_judged_by_place),
 	CLAIM(a_name_is_reached_once_it_was_asked_for_and_no_address_before),
@@ -384,6 +304,7 @@ static const struct claim claims[] = {
 	CLAIM(a_flood_of_one_leaves_another_served),
 	CLAIM(a_phase_forgets_what_was_learned_before),
 	CLAIM(those_in_one_namespace_ask_each_for_itself),
+	CLAIM(a_name_that_tls_shows_is_reached_and_no_other_at_its_address),
 };
 
 static const struct claim claims_hurt[] = {
@@ -414,5 +335,8 @@ int main(int argc, char **argv)
 	(void)server_start(internet, INTERNET, 22);
 	(void)sink_start(internet, OTHER, 82);
 	(void)server_start(internet, "169.254.169.254", 80);
+	(void)tls_start(internet, INTERNET);
+	(void)tls_start(internet, OTHER);
+	image_add(PROBE_TLS_PATH, "probe_tls");
 	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
 }

@@ -151,8 +151,10 @@ struct guard_destination allowed(const char *address, unsigned prefix_bits, uint
 {
 	struct guard_destination to = destination(address, prefix_bits, rule);
 
-	to.ports[to.port_count++] = (struct guard_ports){ 1, 80, IPPROTO_TCP, (uint16_t)rule };
-	to.ports[to.port_count++] = (struct guard_ports){ 1, 80, IPPROTO_UDP, (uint16_t)rule };
+	to.ports[to.port_count++] =
+		(struct guard_ports){ 1, 80, IPPROTO_TCP, (uint16_t)rule, false };
+	to.ports[to.port_count++] =
+		(struct guard_ports){ 1, 80, IPPROTO_UDP, (uint16_t)rule, false };
 	return to;
 }
 

@@ -223,7 +223,7 @@ static void what_is_open_goes_where_the_policy_leads_now(void)
 
 static int address_learn(const char *address, uint32_t policy, uint64_t until_ns)
 {
-	const struct guard_ports open = { PORT_SHUT, PORT_SHUT, IPPROTO_TCP, 7 };
+	const struct guard_ports open = { PORT_SHUT, PORT_SHUT, IPPROTO_TCP, 7, false };
 	const struct guard_destination to = destination(address, 32, 7);
 	struct guard_learned what = { .range_count = until_ns != 0,
 				      .ranges = &open,

@@ -319,8 +319,9 @@ Test(tap, nothing_is_allowed_that_no_destination_names)
 Test(tap, a_destination_is_an_address_range_a_protocol_and_ports)
 {
 	allow("192.0.2.0", 24, 1, tcp(443, 445));
-	allow("2001:db8::", 32, 2, (struct guard_ports){ 53, 53, IPPROTO_UDP, 2 });
-	allow("198.51.100.1", 32, 3, (struct guard_ports){ ICMP_ECHO, ICMP_ECHO, IPPROTO_ICMP, 3 });
+	allow("2001:db8::", 32, 2, (struct guard_ports){ 53, 53, IPPROTO_UDP, 2, false });
+	allow("198.51.100.1", 32, 3,
+	      (struct guard_ports){ ICMP_ECHO, ICMP_ECHO, IPPROTO_ICMP, 3, false });
 	expect4("192.0.2.1", IPPROTO_TCP, 443, PASSED);
 	expect4("192.0.2.255", IPPROTO_TCP, 445, PASSED);
 	expect4("192.0.2.1", IPPROTO_TCP, 442, REFUSED);
