@@ -33,6 +33,7 @@ struct backend_node_options {
 	bool has_resolver;	   /* those with a way out may ask for names */
 	const char *images_path;   /* where images lie: whose device I/O is limited */
 	uint32_t cpu_burst_ms; /* CPU time at once, beyond which a program yields; 0: none does */
+	uint32_t fork_bomb_s;  /* BOX_THROTTLE_BOMB after so long; 0: never */
 };
 
 int backend_node_open(const struct backend_node_options *options, struct backend_node **ret);
@@ -109,11 +110,18 @@ struct box;
 struct run;
 
 /* A run's processes are frozen for a moment, again and again, while they make others too fast. */
-enum box_throttle_kind { BOX_THROTTLE_BEGINS, BOX_THROTTLE_THAWED, BOX_THROTTLE_ENDS };
+enum box_throttle_kind {
+	BOX_THROTTLE_BEGINS,
+	BOX_THROTTLE_THAWED,
+	BOX_THROTTLE_ENDS,
+	BOX_THROTTLE_BOMB, /* it is at its limit of processes and does little but fail to fork */
+};
 
 struct box_throttle {
 	enum box_throttle_kind kind;
+	uint32_t leaf;	    /* BOMB: run->leaf */
 	uint64_t frozen_us; /* THAWED: for so long */
+	uint64_t since_ns;  /* BOMB: it has been one; by the clock of the loop */
 };
 
 struct backend_options {
@@ -190,7 +198,7 @@ struct box {
 	void *owner;
 	/* error: -errno, and then nothing of it is left; box->failed_step says where */
 	void (*built)(struct box *box, int error);
-	/* Something in it makes processes too fast, or does not any more. May be NULL. */
+	/* Something in it makes processes too fast, or does not any more; or cannot. May be NULL. */
 	void (*throttled)(struct box *box, const struct box_throttle *what);
 	void (*died)(struct box *box, int status); /* PID 1 ended unasked; unwind it now */
 	void (*gone)(struct box *box);		   /* unwound: nothing of it is left */

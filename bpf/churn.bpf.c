@@ -2,7 +2,7 @@
 /*
  * Tells the engine which of its sandboxes make processes and threads faster than they may, counted
  * as they end, and which of their leaves compute long, of who is on each CPU a hundred times a
- * second. Loaded by guard_churn.c. One that was told is not told again for a moment, so that
+ * second; and how much of that was in fork(). Loaded by guard_churn.c. One that was told is not told again for a moment, so that
  * a storm costs its own processes a look at a map each and nobody else anything.
  *
  * Must hold: a cgroup that is no slot of this engine is not in the map; what runs in a slot runs in
@@ -52,7 +52,7 @@ static __always_inline void tell(const struct policy_churn *known, __u64 cgroup_
 	event->shard = known->shard;
 	event->slot = known->slot;
 	event->what = what;
-	event->reserved = 0;
+	event->processes_max = known->processes_max;
 	bpf_ringbuf_submit(event, 0);
 }
 
@@ -88,11 +88,28 @@ int BPF_PROG(dsec_churn, struct task_struct *task)
 	return 0;
 }
 
+/* Whether it is making a process or a thread, or failing to. */
+static __always_inline _Bool is_forking(struct task_struct *task)
+{
+	const struct pt_regs *call = (struct pt_regs *)bpf_task_pt_regs(task);
+#ifdef __TARGET_ARCH_x86
+	enum { CALL_CLONE = 56, CALL_FORK = 57, CALL_VFORK = 58, CALL_CLONE3 = 435 };
+	const __u64 number = call->orig_ax;
+
+	return number == CALL_CLONE || number == CALL_FORK || number == CALL_VFORK ||
+	       number == CALL_CLONE3;
+#else
+	enum { CALL_CLONE = 220, CALL_CLONE3 = 435 };
+
+	return call->syscallno == CALL_CLONE || call->syscallno == CALL_CLONE3;
+#endif
+}
+
 /* A sample of a CPU. The bucket's moment runs as many times faster as the share is small. */
 SEC("perf_event")
 int dsec_hog(void *context)
 {
-	const struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = bpf_get_current_task_btf();
 	const struct churn_rule rule = {
 		.interval_ns = (__u64)POLICY_HOG_SAMPLE_NS * POLICY_HOG_SHARE,
 		.burst_ns = hog_burst_ns * POLICY_HOG_SHARE,
@@ -117,6 +134,9 @@ int dsec_hog(void *context)
 		(void)bpf_map_update_elem(&hogs, &leaf, &anew, BPF_ANY);
 		return 0;
 	}
+	__sync_fetch_and_add(&hog->samples, 1);
+	if (is_forking(task))
+		__sync_fetch_and_add(&hog->forks, 1);
 	if (!churn_allow(&rule, &hog->full_at_ns, now_ns) &&
 	    may_tell(&hog->told_ns, now_ns, POLICY_HOG_TOLD_NS))
 		tell(known, slot.cgroup_id, POLICY_CHURN_TIME);

@@ -153,6 +153,7 @@ int guard_churn_set(struct guard_churn *churn, uint64_t cgroup_id,
 	known.sandbox = limit->sandbox;
 	known.shard = limit->shard;
 	known.slot = limit->slot;
+	known.processes_max = limit->processes_max;
 	return bpf_map_update_elem(fd, &slot, &known, BPF_ANY);
 }
 
@@ -170,6 +171,16 @@ int guard_churn_leave(struct guard_churn *churn, uint64_t cgroup_id, uint64_t sa
 	return run.retval ? -ENOENT : 0;
 }
 
+struct guard_churn_forks guard_churn_forks(const struct guard_churn *churn, uint64_t leaf_id)
+{
+	const struct policy_cgroup leaf = { .cgroup_id = leaf_id };
+	struct policy_hog hog = { 0 };
+
+	if (bpf_map_lookup_elem(bpf_map__fd(churn->object->maps.hogs), &leaf, &hog) < 0)
+		hog = (struct policy_hog){ 0 }; /* others were seen since */
+	return (struct guard_churn_forks){ hog.samples, hog.forks };
+}
+
 int guard_churn_next(struct guard_churn *churn, struct guard_churn_event *ret)
 {
 	struct policy_churn_event event;
@@ -183,6 +194,7 @@ int guard_churn_next(struct guard_churn *churn, struct guard_churn_event *ret)
 		.sandbox = event.sandbox,
 		.shard = event.shard,
 		.slot = event.slot,
+		.processes_max = event.processes_max,
 	};
 	return 1;
 }

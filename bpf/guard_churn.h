@@ -25,7 +25,8 @@ int guard_churn_fd(const struct guard_churn *churn);
 struct guard_churn_limit {
 	uint32_t per_s; /* 0: as many as it likes */
 	uint32_t shard, slot;
-	uint64_t sandbox; /* the caller's number; comes back */
+	uint64_t sandbox;	/* the caller's number; comes back */
+	uint32_t processes_max; /* what bounds it without a controller; comes back */
 };
 
 /* With a full bucket. NULL: no limit, which is fine where there was none. -E2BIG; -ENOMEM. */
@@ -43,7 +44,16 @@ struct guard_churn_event {
 	uint64_t cgroup_id; /* of the slot */
 	uint64_t sandbox;
 	uint32_t shard, slot;
+	uint32_t processes_max;
 };
+
+/* Of a leaf: how often it was seen on a CPU, and how often making a process. They only grow. */
+struct guard_churn_forks {
+	uint64_t samples, forks;
+};
+
+/* Both 0: it is not known, or not any more. */
+struct guard_churn_forks guard_churn_forks(const struct guard_churn *churn, uint64_t leaf_id);
 
 /* The next one that waits: 1; 0: none does. */
 int guard_churn_next(struct guard_churn *churn, struct guard_churn_event *ret);

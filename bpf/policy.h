@@ -182,13 +182,15 @@ struct policy_churn {
 	__u64 told_ns;
 	__u64 sandbox; /* the engine's number for whose slot it is */
 	__u32 shard, slot;
+	__u32 processes_max, reserved; /* that it may have, without a controller for it */
 };
 
 /* hogs: policy_cgroup of a leaf that was seen on a CPU -> policy_hog, by churn_rule.h. */
 struct policy_hog {
 	__u64 full_at_ns; /* when its bucket of CPU time is full again */
 	__u64 told_ns;
-	__u64 sandbox; /* whose it is: another's begins anew */
+	__u64 sandbox;	      /* whose it is: another's begins anew */
+	__u64 samples, forks; /* seen on a CPU so often; of those inside fork() or clone() */
 };
 
 enum policy_churn_what {
@@ -202,7 +204,7 @@ struct policy_churn_event {
 	__u64 cgroup_id; /* of the slot */
 	__u64 sandbox;
 	__u32 shard, slot;
-	__u32 what, reserved;
+	__u32 what, processes_max;
 };
 
 /* Context of the program that leaves room for only so many in a slot's bucket. */
@@ -437,7 +439,7 @@ _Static_assert(sizeof(struct policy_death_counts) == 16, "no padding");
 _Static_assert(sizeof(struct policy_process) == 16, "no padding");
 _Static_assert(sizeof(struct policy_report) == 8, "no padding");
 _Static_assert(sizeof(struct policy_engine) == 16, "no padding");
-_Static_assert(sizeof(struct policy_churn) == 48, "no padding");
+_Static_assert(sizeof(struct policy_churn) == 56, "no padding");
 _Static_assert(sizeof(struct policy_churn_event) == 40, "no padding");
-_Static_assert(sizeof(struct policy_hog) == 24, "no padding");
+_Static_assert(sizeof(struct policy_hog) == 40, "no padding");
 _Static_assert(sizeof(struct policy_churn_leave) == 24, "no padding");

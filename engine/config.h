@@ -133,6 +133,7 @@ struct config {
 	uint32_t slice_us;		   /* of its tasks, on a CPU: 100; 0: the kernel's */
 	uint32_t realtime_percent;	   /* of a CPU that shards use as realtime threads: 15 */
 	uint32_t cpu_burst_ms;		   /* of CPU time until a program yields: 50; 0: never */
+	uint32_t fork_bomb_s;		   /* of failing to fork until the end: 10; 0: never */
 	uint32_t processes_per_s;	   /* default: 5000; 0: as many as it likes */
 	uint32_t socket_mode;		   /* 0600 */
 	uint32_t log_level;		   /* enum log_level: LOG_INFO */

@@ -280,6 +280,7 @@ static int backend_start(struct control *control, const struct engine_handover *
 		.egress6_range = config->egress6_range,
 		.has_resolver = node->upstreams,
 		.cpu_burst_ms = config->cpu_burst_ms,
+		.fork_bomb_s = config->fork_bomb_s,
 	};
 	int r, fd = -1;
 

@@ -118,24 +118,31 @@ static void mail_arrived(struct mail *mail, void *owner)
 }
 
 /* What could not be told for want of memory is told too little, no more. */
-static void shard_tell(struct governor *g, const struct leaf *leaf, enum box_throttle_kind kind,
-		       uint64_t frozen_us)
+static void shard_tell(struct governor *g, const struct guard_churn_event *who,
+		       const struct box_throttle *what)
 {
-	struct containers *c = atomic_load(&g->desks[leaf->who.shard]);
+	struct containers *c = atomic_load(&g->desks[who->shard]);
 	struct governor_mail *m = c ? calloc(1, sizeof *m) : NULL;
 
 	if (!m)
 		return;
 	m->c = c;
-	m->cgroup_id = leaf->who.cgroup_id;
-	m->sandbox = leaf->who.sandbox;
-	m->slot = leaf->who.slot;
-	m->what = (struct box_throttle){ kind, frozen_us };
+	m->cgroup_id = who->cgroup_id;
+	m->sandbox = who->sandbox;
+	m->slot = who->slot;
+	m->what = *what;
 	m->mail.deliver = mail_arrived;
 	mail_send(g->io, c->options.host->io, &m->mail);
 }
 
 /* ---- leaves ---- */
+
+static void leaf_tell(const struct leaf *leaf, enum box_throttle_kind kind, uint64_t frozen_us)
+{
+	const struct box_throttle what = { .kind = kind, .frozen_us = frozen_us };
+
+	shard_tell(leaf->in, &leaf->who, &what);
+}
 
 static struct leaf *leaf_find(const struct governor *g, const struct guard_churn_event *event)
 {
@@ -158,7 +165,7 @@ static void leaf_forget(struct leaf *leaf)
 		g->leaves[i] = g->leaves[--g->leaf_count];
 		break;
 	}
-	shard_tell(g, leaf, BOX_THROTTLE_ENDS, 0);
+	leaf_tell(leaf, BOX_THROTTLE_ENDS, 0);
 	timer_clear(&g->timers, &leaf->timer);
 	cleanup_close(&leaf->freeze_fd);
 	free(leaf);
@@ -190,7 +197,7 @@ static void leaf_thaw(struct timer *timer)
 		leaf_timer(leaf, now_ns + RETRY_MS * NS_PER_MS, leaf_thaw);
 		return;
 	}
-	shard_tell(g, leaf, BOX_THROTTLE_THAWED, (now_ns - leaf->frozen_ns) / 1000);
+	leaf_tell(leaf, BOX_THROTTLE_THAWED, (now_ns - leaf->frozen_ns) / 1000);
 	leaf->frozen_ns = 0;
 	leaf->throttle.thawed_ns = now_ns;
 	leaf_timer(leaf, throttle_over_ns(&leaf->throttle), leaf_is_over);
@@ -234,7 +241,7 @@ static bool event_take(struct governor *g, const struct guard_churn_event *event
 	leaf_timer(leaf, now_ns + throttle_again_ms(&leaf->throttle, now_ns) * NS_PER_MS,
 		   leaf_thaw);
 	if (!is_known)
-		shard_tell(g, leaf, BOX_THROTTLE_BEGINS, 0);
+		leaf_tell(leaf, BOX_THROTTLE_BEGINS, 0);
 	return true;
 }
 
@@ -324,6 +331,23 @@ static void hog_escapes(void *owner, const struct guard_churn_event *who)
 	(void)event_take(owner, who);
 }
 
+static struct guard_churn_forks hog_forks(void *owner, const struct guard_churn_event *who)
+{
+	return guard_churn_forks(((struct governor *)owner)->churn, who->leaf_id);
+}
+
+static void hog_is_bomb(void *owner, const struct guard_churn_event *who, uint32_t leaf,
+			uint64_t since_ns)
+{
+	struct governor *g = owner;
+	const struct box_throttle what = { .kind = BOX_THROTTLE_BOMB,
+					   .leaf = leaf,
+					   .since_ns = since_ns };
+
+	if (who->shard < g->options.shards)
+		shard_tell(g, who, &what);
+}
+
 /* Without them storms are held back all the same, and neighbours of who computes wait longer. */
 static void hogs_watch(struct governor *g)
 {
@@ -334,6 +358,9 @@ static void hogs_watch(struct governor *g)
 		.owner = g,
 		.is_needed = hogs_are_in_the_way,
 		.escapes = hog_escapes,
+		.fork_bomb_s = g->options.fork_bomb_s,
+		.forks = hog_forks,
+		.is_bomb = hog_is_bomb,
 	};
 	int r = hogs_open(&options, &g->hogs);
 
@@ -492,6 +519,7 @@ int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32
 		.shard = shard,
 		.slot = slot->number,
 		.sandbox = slot->sandboxes,
+		.processes_max = slot->processes_max,
 	};
 	int r;
 

@@ -1,7 +1,7 @@
 /*
  * The governor: one thread of the engine that freezes leaves which make processes too fast, for a
  * moment that grows while they go on (throttle.h), and keeps those that compute long off a CPU
- * while others begin something (hogs.h). It is a realtime thread where the host lets it, because
+ * while others begin something (hogs.h), and tells of fork bombs (bomb.h). It is a realtime thread where the host lets it, because
  * such a storm keeps every ordinary task from running: shards and workers too.
  */
 #pragma once
@@ -17,6 +17,7 @@ struct governor_options {
 	int cgroup_fd; /* borrowed: any directory of cgroup v2 */
 	uint32_t shards;
 	uint32_t cpu_burst_ms; /* who computes longer yields; 0: nobody does */
+	uint32_t fork_bomb_s;  /* who does nothing but fail to fork for so long ends; 0: nobody */
 };
 
 /* On the control thread. -EOPNOTSUPP, -EPERM …: `ret_step` names what is not to be had here. */

@@ -20,14 +20,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/container/bomb.h"
 #include "backends/container/group.h"
+#include "backends/container/members.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/io.h"
 #include "engine/base/log.h"
 #include "engine/base/timer.h"
 
 enum {
-	IDS_MAX = 8192, /* of a leaf that are taken along; more stay as they are */
 	LOOK_MS = 500,
 	REST_MS = 1000,
 	STATES_MAX = 64, /* threads that are asked whether they want to run */
@@ -42,11 +43,6 @@ enum {
 	NS_PER_MS = 1000000,
 };
 
-struct ids {
-	uint32_t count;
-	pid_t all[IDS_MAX];
-};
-
 struct session {
 	pid_t id, pid; /* of one of its processes */
 };
@@ -57,6 +53,8 @@ struct hog {
 	struct guard_churn_event who;
 	uint64_t told_ns;
 	int leaf_fd;
+	struct bomb bomb;
+	uint32_t threads; /* at the last look */
 	uint32_t escapes;
 	bool is_gathered;
 	int nice;		    /* of its sessions */
@@ -71,36 +69,9 @@ struct hogs {
 	uint32_t count, changes, session_count;
 	uint64_t needed_ns; /* when something short began, as far as is known */
 	struct hog *hogs[HOGS_MAX];
-	struct ids ids; /* scratch, as the next */
+	struct members ids; /* scratch, as the next */
 	struct session sessions[SESSIONS_MAX];
 };
-
-/* ---- lists of ids ---- */
-
-static void digit_take(struct ids *ids, pid_t *number, char c)
-{
-	if (c >= '0' && c <= '9') {
-		*number = *number * 10 + (c - '0');
-		return;
-	}
-	if (*number && ids->count < IDS_MAX)
-		ids->all[ids->count++] = *number;
-	*number = 0;
-}
-
-/* Of a control file; one that cannot be read is empty, and so is its group. */
-static void ids_read(struct ids *ids, int group_fd, const char *name)
-{
-	auto_close int fd = group_file_open(group_fd, name, O_RDONLY);
-	char text[4096];
-	pid_t number = 0;
-	ssize_t n;
-
-	ids->count = 0;
-	while (fd >= 0 && ids->count < IDS_MAX && (n = read(fd, text, sizeof text)) > 0)
-		for (ssize_t i = 0; i < n; i++)
-			digit_take(ids, &number, text[i]);
-}
 
 /* A realtime thread must not be all that runs. */
 static void breathe(struct hogs *h)
@@ -111,34 +82,9 @@ static void breathe(struct hogs *h)
 		(void)nanosleep(&breath, NULL); /* waking early only costs a change */
 }
 
-/*
- * A pid that was read may be somebody else's a moment later. Its cgroup reads "0::/GROUP", and the
- * leaf's path ends so; what cannot be read has ended.
- */
 static bool is_ours(const struct hog *hog, pid_t tid)
 {
-	const size_t bytes = strlen(hog->leaf_path);
-	char path[32], text[4096];
-	const char *group;
-	size_t length;
-	ssize_t n;
-
-	(void)snprintf(path, sizeof path, "/proc/%d/cgroup", tid);
-	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	if (n <= 0)
-		return false;
-	text[n] = 0;
-	group = strstr(text, "0::/"); /* the others are "ID:NAMES:" */
-	while (group && group > text && group[-1] != '\n')
-		group = strstr(group + 1, "0::/");
-	if (!group)
-		return false;
-	group += strlen("0::");
-	length = strcspn(group, "\n");
-	return length > 1 && length <= bytes &&
-	       memcmp(hog->leaf_path + bytes - length, group, length) == 0;
+	return members_have(hog->leaf_path, tid);
 }
 
 /* ---- masks ---- */
@@ -178,11 +124,11 @@ static void thread_narrow(struct hog *hog, pid_t tid)
 /* How many threads of the leaf were on the hogs' CPUs; the others are now. */
 static uint32_t threads_narrow(struct hog *hog)
 {
-	struct ids *threads = &hog->in->ids;
+	struct members *threads = &hog->in->ids;
 	uint32_t had = 0, strays = 1;
 
 	for (uint32_t pass = 0; strays && pass < PASSES_MAX; pass++) {
-		ids_read(threads, hog->leaf_fd, "cgroup.threads");
+		members_read(threads, hog->leaf_fd, "cgroup.threads");
 		strays = 0;
 		for (uint32_t i = 0; i < threads->count; i++) {
 			if (is_crowded(hog->in, threads->all[i])) {
@@ -201,7 +147,7 @@ static void threads_widen(struct hog *hog)
 	struct hogs *h = hog->in;
 	cpu_set_t mask;
 
-	ids_read(&h->ids, hog->leaf_fd, "cgroup.threads");
+	members_read(&h->ids, hog->leaf_fd, "cgroup.threads");
 	for (uint32_t i = 0; i < h->ids.count; i++) {
 		pid_t tid = h->ids.all[i];
 
@@ -218,11 +164,11 @@ static void threads_widen(struct hog *hog)
 /* One process of each session of the leaf, in place of all. */
 static void sessions_read(struct hog *hog)
 {
-	struct ids *found = &hog->in->ids;
+	struct members *found = &hog->in->ids;
 	struct session *sessions = hog->in->sessions;
 	uint32_t count = 0;
 
-	ids_read(found, hog->leaf_fd, "cgroup.procs");
+	members_read(found, hog->leaf_fd, "cgroup.procs");
 	for (uint32_t i = 0; i < found->count && count < SESSIONS_MAX; i++) {
 		const struct session session = { getsid(found->all[i]), found->all[i] };
 		uint32_t at = 0;
@@ -290,7 +236,7 @@ static void sessions_part(struct hog *hog)
 /* Spread over the threads that were read last, so that a few that stay hide nobody. */
 static void witnesses_take(struct hog *hog)
 {
-	const struct ids *threads = &hog->in->ids;
+	const struct members *threads = &hog->in->ids;
 	const uint32_t step = threads->count / WITNESSES + 1;
 
 	memset(hog->witnesses, 0, sizeof hog->witnesses);
@@ -395,13 +341,45 @@ static bool is_runnable(pid_t tid)
 
 static bool wants_to_run(struct hog *hog)
 {
-	struct ids *threads = &hog->in->ids;
+	struct members *threads = &hog->in->ids;
 
-	ids_read(threads, hog->leaf_fd, "cgroup.threads");
+	members_read(threads, hog->leaf_fd, "cgroup.threads");
+	hog->threads = threads->count;
 	for (uint32_t i = 0; i < threads->count && i < STATES_MAX; i++)
 		if (is_runnable(threads->all[i]))
 			return true;
 	return false;
+}
+
+/* Without a controller only what hogs have is counted, and that is what a bomb has. */
+static void bomb_look_for(struct hog *hog, uint64_t now_ns)
+{
+	const struct hogs_options *options = &hog->in->options;
+	const char *leaf = strrchr(hog->leaf_path, '/');
+	struct guard_churn_forks seen;
+	struct bomb_look look = { 0 };
+	uint64_t processes = 0;
+
+	if (!options->fork_bomb_s || !leaf || leaf[1] != 'e')
+		return;
+	for (uint32_t i = 0; i < hog->in->count; i++)
+		if (hog->in->hogs[i]->who.cgroup_id == hog->who.cgroup_id)
+			processes += hog->in->hogs[i]->threads;
+	seen = options->forks(options->owner, &hog->who);
+	look.samples = seen.samples;
+	look.forks = seen.forks;
+	look.is_full = bomb_fills(hog->leaf_fd, processes, hog->who.processes_max);
+	switch (bomb_judge(&hog->bomb, &look, options->fork_bomb_s, now_ns)) {
+	case BOMB_NOT:
+		break;
+	case BOMB_TELL:
+		options->is_bomb(options->owner, &hog->who, (uint32_t)strtoul(leaf + 2, NULL, 10),
+				 hog->bomb.since_ns);
+		break;
+	case BOMB_KILL:
+		bomb_kill(hog->leaf_fd, hog->leaf_path, &hog->in->ids);
+		break;
+	}
 }
 
 /* A hog that others keep from running is not told of, and wants to all the same. */
@@ -419,6 +397,7 @@ static void look(struct timer *timer)
 	}
 	if (wants_to_run(hog))
 		hog->told_ns = now_ns;
+	bomb_look_for(hog, now_ns);
 	if (now_ns - hog->told_ns > (uint64_t)REST_MS * NS_PER_MS)
 		hog_release(hog);
 	else

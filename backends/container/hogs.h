@@ -25,6 +25,12 @@ struct hogs_options {
 	bool (*is_needed)(void *owner);
 	/* It takes the CPU back whenever it was told to leave it: said at each look. */
 	void (*escapes)(void *owner, const struct guard_churn_event *who);
+	/* Whoever does little but fail to fork for so long is a bomb; 0: nobody is. See bomb.h. */
+	uint32_t fork_bomb_s;
+	struct guard_churn_forks (*forks)(void *owner, const struct guard_churn_event *who);
+	/* Said once; who goes on all the same is killed, and so nobody's program any more. */
+	void (*is_bomb)(void *owner, const struct guard_churn_event *who, uint32_t leaf,
+			uint64_t since_ns);
 };
 
 /*

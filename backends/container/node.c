@@ -157,6 +157,7 @@ int backend_governor_start(struct backend_node *node, const char **ret_step)
 		.cgroup_fd = node->options.cgroup_fd,
 		.shards = node->options.shards,
 		.cpu_burst_ms = node->options.cpu_burst_ms,
+		.fork_bomb_s = node->options.fork_bomb_s,
 	};
 	int r = governor_start(&options, ret_step, &node->governor);
 

@@ -20,6 +20,11 @@ struct kept_execs {
 
 /* The sandbox goes: every exec of it ends with it, and those that are over are forgotten. */
 void execs_end(struct sandbox *sandbox);
+/*
+ * What runs in that leaf since then or longer is a fork bomb: it is killed, and that is the reason.
+ * None: it is what an exec left behind, or has ended.
+ */
+void execs_end_bomb(struct sandbox *sandbox, uint32_t leaf, uint64_t since_ns);
 /* The sandbox does not end in time: whoever waits for one of them is told. */
 void execs_overdue(struct sandbox *sandbox);
 void execs_forget(struct sandbox *sandbox);

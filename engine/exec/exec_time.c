@@ -7,6 +7,8 @@
 #include "engine/exec/exec_state.h"
 
 #include "engine/base/cleanup.h"
+#include "engine/base/log.h"
+#include "engine/exec/exec.h"
 #include "engine/shard.h"
 
 #define NS_PER_MS 1000000ull
@@ -56,6 +58,19 @@ void exec_end_with_phase(struct exec *exec)
 	exec->phase_over = true;
 	if (exec->started && !exec->run_over)
 		exec_kill(exec, DSEC_PHASE_OVER);
+}
+
+void execs_end_bomb(struct sandbox *sandbox, uint32_t leaf, uint64_t since_ns)
+{
+	for (struct exec *exec = sandbox->execs; exec; exec = exec->next) {
+		if (!exec->started || exec->run_over || exec->run->leaf != leaf ||
+		    exec->begun_ns > since_ns)
+			continue;
+		log_info("fork bomb killed id=%u.%llx exec=%llu", exec->shard->number,
+			 (unsigned long long)sandbox->id.lo, (unsigned long long)exec->number);
+		exec_kill(exec, DSEC_FORK_BOMB);
+		return; /* a leaf is of one */
+	}
 }
 
 static void limit_end(struct exec *exec, uint32_t reason)

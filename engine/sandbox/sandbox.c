@@ -197,6 +197,8 @@ void sandbox_throttled(struct box *box, const struct box_throttle *what)
 		sandbox->throttles++;
 		sandbox->throttled_us += what->frozen_us;
 		integrity_throttled(sandbox);
+	} else if (what->kind == BOX_THROTTLE_BOMB) {
+		execs_end_bomb(sandbox, what->leaf, what->since_ns);
 	} else if (sandbox->leaves_throttled && --sandbox->leaves_throttled == 0) {
 		news_of_sandbox(sandbox, DSEC_TOPIC_UNTHROTTLED);
 	}

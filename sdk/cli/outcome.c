@@ -332,6 +332,11 @@ static void end_tell(struct session *session, const struct dsec_event *event)
 	else if (result->reason == DSEC_PHASE_OVER)
 		report_note(options, "%s: its phase is over (exec %" PRIu64 ")", killed,
 			    result->exec);
+	else if (result->reason == DSEC_FORK_BOMB)
+		report_note(options,
+			    "fork bomb: %s: at its limit of processes it did little but fail to"
+			    " fork (exec %" PRIu64 ")",
+			    killed, result->exec);
 	else if (result->reason == DSEC_END_UNKNOWN)
 		report_note(options, "nobody saw how the program ended");
 	else if (result->reason == DSEC_NOT_STARTED)
@@ -356,6 +361,7 @@ static int exit_status(const struct dsec_event *event)
 	case DSEC_KILLED:
 	case DSEC_OUTPUT_LIMIT:
 	case DSEC_PHASE_OVER:
+	case DSEC_FORK_BOMB:
 		return 128 + 9;
 	case DSEC_TIMEOUT:
 	case DSEC_IDLE_TIMEOUT:

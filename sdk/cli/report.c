@@ -210,7 +210,7 @@ const char *reason_name(uint32_t reason)
 	static const char *const names[] = { "running",	     "exit",	     "signal",
 					     "timeout",	     "idle-timeout", "oom",
 					     "killed",	     "not-started",  "unknown",
-					     "output-limit", "phase-over" };
+					     "output-limit", "phase-over",   "fork-bomb" };
 
 	return reason < sizeof(names) / sizeof(names[0]) ? names[reason] : "unknown";
 }

@@ -48,6 +48,7 @@ enum dsec_reason {
 	DSEC_END_UNKNOWN = 8,
 	DSEC_OUTPUT_LIMIT = 9, /* it wrote more than it may: see output_limit_bytes */
 	DSEC_PHASE_OVER = 10,  /* with its phase: see DSEC_PHASE_KILL_OLD */
+	DSEC_FORK_BOMB = 11,   /* at its limit of processes it did little but fail to fork */
 };
 
 /* What an event is. Unknown values are skipped, unless they carry DSEC_LAST. */

@@ -80,6 +80,7 @@ DSEC_NOT_STARTED = 7
 DSEC_END_UNKNOWN = 8
 DSEC_OUTPUT_LIMIT = 9
 DSEC_PHASE_OVER = 10
+DSEC_FORK_BOMB = 11
 
 
 class Reason(enum.StrEnum):
@@ -94,6 +95,7 @@ class Reason(enum.StrEnum):
     END_UNKNOWN = "end-unknown"
     OUTPUT_LIMIT = "output-limit"
     PHASE_OVER = "phase-over"
+    FORK_BOMB = "fork-bomb"
 
 
 REASONS: dict[int, Reason] = {
@@ -108,6 +110,7 @@ REASONS: dict[int, Reason] = {
     8: Reason.END_UNKNOWN,
     9: Reason.OUTPUT_LIMIT,
     10: Reason.PHASE_OVER,
+    11: Reason.FORK_BOMB,
 }
 
 DSEC_EV_DONE = 0

@@ -1,11 +1,13 @@
 /*
  * Tries to leave the scheduling policy it was given, in every way there is, and says what came of
- * it: one line "NAME errno policy" each. Runs in a sandbox, as its root.
+ * it: one line "NAME errno policy" each. With "bomb" it makes processes for ever, up to its limit.
+ * Runs in a sandbox, as its root.
  */
 #include <errno.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -29,7 +31,7 @@ static void say(const char *name, long r)
 	printf("%s %d %d\n", name, r < 0 ? errno : 0, sched_getscheduler(0));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
@@ -41,6 +43,9 @@ int main(void)
 	struct attributes deadline = { sizeof deadline, 6, 0, 0, 0, 1000000, 10000000, 10000000 };
 	struct attributes other = { .size = sizeof other };
 
+	while (argc == 2 && strcmp(argv[1], "bomb") == 0)
+		if (fork() == 0)
+			(void)setsid(); /* a share of the CPU, however busy the machine is */
 	for (unsigned i = 0; i < sizeof policies / sizeof *policies; i++) {
 		const struct sched_param priority = { policies[i].priority };
 

@@ -1,8 +1,8 @@
 /*
  * The governor: who makes processes too fast is held back, is told so, and keeps nobody waiting,
  * himself not either; shards are there at once unless they are busy; who makes many is left alone;
- * who computes long leaves a CPU to others that begin something; what was frozen when an engine
- * died is gone.
+ * who computes long leaves a CPU to others that begin something; a fork bomb ends; what was frozen
+ * when an engine died is gone.
  */
 #include <errno.h>
 #include <glob.h>
@@ -17,7 +17,7 @@
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
 
-enum { SLOW_PER_S = 400, TIMES = 3, HONEST = 4000, PIDS_MAX = 16 };
+enum { SLOW_PER_S = 400, TIMES = 3, HONEST = 4000, PIDS_MAX = 16, FEW = 32 };
 
 static const char storm[] = "while :; do (:); done & while :; do (:); done";
 
@@ -372,6 +372,54 @@ static void shards_are_realtime_until_they_are_busy(struct engine *e)
 	expect(until(20000, shards_realtime(e, &count) == 2));
 }
 
+/* Of a limit that a bomb is at soon. Its rate does not matter: it makes none any more. */
+static struct dsec_id sandbox_of_few(struct engine *e)
+{
+	struct dsec_create_opts opts = create_opts(1);
+	struct dsec_id none = { 0 };
+
+	opts.processes_per_s = DSEC_PROCESSES_UNLIMITED;
+	opts.pids_max = FEW;
+	auto_made struct made made = create_run(e->d, &opts);
+
+	return expect(made.created == 1) ? made.ids[0] : none;
+}
+
+/* One that its exec waits for, and one that an exec left behind: that one has no end to tell. */
+static void a_fork_bomb_ends_by_its_own_reason_and_so_does_one_left_behind(struct engine *e)
+{
+	const struct command bomb = { .argv = { "/bin/probe_sched", "bomb" },
+				      .timeout_ms = (uint32_t)longer(60000) };
+	struct dsec_id id, other;
+	pid_t pids[2 * FEW];
+	int64_t ticket;
+
+	if (!is_governed(e))
+		return;
+	if (cpus_of(0) < 2) {
+		note("left out: there is one CPU");
+		return;
+	}
+	id = sandbox_of_few(e);
+	other = sandbox_of_few(e);
+	ticket = command_start(e->d, id, &bomb, NULL);
+	auto_ran struct ran leaver = shell_run(e->d, other, "/bin/probe_sched bomb & echo left");
+
+	expect(ran_says(&leaver, "left\n"));
+	expect(until(20000, engine_named(e, "probe_sched", pids, 2 * FEW) > FEW));
+	auto_ran struct ran ran = command_wait(e->d, ticket);
+
+	if (!expect(ran.status.code == DSEC_OK && ran.result &&
+		    ran.result->reason == DSEC_FORK_BOMB && ran.result->signal == SIGKILL &&
+		    ran.result->processes_killed > FEW / 2))
+		ran_note(&ran);
+	expect(until(20000, engine_named(e, "probe_sched", pids, 2 * FEW) == 0));
+	works(e, id, "its sandbox");
+	works(e, other, "the other's sandbox");
+	sandbox_end(e->d, id);
+	sandbox_end(e->d, other);
+}
+
 /* How many leaves are to be frozen, whoever is in them. */
 static unsigned frozen_count(const struct engine *e)
 {
@@ -426,10 +474,12 @@ static const struct claim claims[] = {
 	CLAIM(who_makes_many_is_left_alone),
 	CLAIM(who_computes_long_leaves_a_cpu_to_others_that_begin),
 	CLAIM(who_takes_its_cpu_back_each_time_is_held_back),
+	CLAIM(a_fork_bomb_ends_by_its_own_reason_and_so_does_one_left_behind),
 };
 static const struct claim hurting[] = { CLAIM(an_engine_that_dies_leaves_nobody_frozen) };
-static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2",
-					 "--realtime",	    "1",  NULL };
+static const char *const arguments[] = {
+	"--sandboxes-max", "16", "--shards", "2", "--realtime", "1", "--fork-bomb", "1", NULL
+};
 static const struct suite suites[] = {
 	SUITE("governor", claims, .arguments = arguments),
 	SUITE("governor-dies", hurting, .arguments = arguments, .is_hurt = true),
