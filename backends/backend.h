@@ -198,7 +198,7 @@ struct box {
 	void *owner;
 	/* error: -errno, and then nothing of it is left; box->failed_step says where */
 	void (*built)(struct box *box, int error);
-	/* Something in it makes processes too fast, or does not any more; or cannot. May be NULL. */
+	/* What makes processes too fast, or not any more, or cannot. May be NULL. */
 	void (*throttled)(struct box *box, const struct box_throttle *what);
 	void (*died)(struct box *box, int status); /* PID 1 ended unasked; unwind it now */
 	void (*gone)(struct box *box);		   /* unwound: nothing of it is left */

@@ -2,8 +2,9 @@
 /*
  * Tells the engine which of its sandboxes make processes and threads faster than they may, counted
  * as they end, and which of their leaves compute long, of who is on each CPU a hundred times a
- * second; and how much of that was in fork(). Loaded by guard_churn.c. One that was told is not told again for a moment, so that
- * a storm costs its own processes a look at a map each and nobody else anything.
+ * second; and how much of that was in fork(). Loaded by guard_churn.c. One that was told is not
+ * told again for a moment, so that a storm costs its own processes a look at a map each and nobody
+ * else anything.
  *
  * Must hold: a cgroup that is no slot of this engine is not in the map; what runs in a slot runs in
  * a leaf right below it, but PID 1, which is ours.

@@ -25,6 +25,8 @@ enum { BURST_DIVISOR = 4, NS_PER_S = 1000000000, NS_PER_MS = 1000000 };
 _Static_assert((int)GUARD_CHURN_ENDS == (int)POLICY_CHURN_ENDS, "as they come");
 _Static_assert((int)GUARD_CHURN_TIME == (int)POLICY_CHURN_TIME, "as they come");
 
+_Static_assert((int)GUARD_CHURN_SAMPLE_NS == (int)POLICY_HOG_SAMPLE_NS, "as they come");
+
 struct guard_churn {
 	struct churn_bpf *object;
 	struct guard_ring ring;

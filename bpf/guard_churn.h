@@ -47,6 +47,8 @@ struct guard_churn_event {
 	uint32_t processes_max;
 };
 
+enum { GUARD_CHURN_SAMPLE_NS = 10000000 }; /* from one look at a CPU to the next */
+
 /* Of a leaf: how often it was seen on a CPU, and how often making a process. They only grow. */
 struct guard_churn_forks {
 	uint64_t samples, forks;

@@ -1,7 +1,7 @@
 /*
- * What a fork bomb's cgroups say, and its end where no exec is there to end it. Called by hogs.c, on
- * the governor's thread. Must hold: nothing but a leaf that was told of is killed, and not by its
- * cgroup.kill: since Linux 6.14 whoever is cloned into a leaf that was killed once dies at birth.
+ * What a fork bomb's cgroups say, and its end where no exec is there to end it. Called by hogs.c,
+ * on the governor's thread. Must hold: nothing but a leaf that was told of is killed, and not by
+ * its cgroup.kill: on Linux 6.18 whoever is cloned into a leaf that was killed once dies at birth.
  */
 #include "backends/container/bomb.h"
 

@@ -307,7 +307,7 @@ static int ask_spawn(struct flow *f)
 	}
 	if (spec->asks_names)
 		request->flags |= LAUNCH_RESOLVER;
-	governor_begins(node_governor(c->options.node));
+	governor_begins(node_governor(c->options.node), c->options.shard, box->slot);
 	if (!box->lost)
 		call_add_walls(&box->call, walls_for_spawn(spec->walls));
 	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",

@@ -22,7 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/container/begins.h"
 #include "backends/container/container.h"
+#include "backends/container/desk.h"
 #include "backends/container/group.h"
 #include "backends/container/hogs.h"
 #include "backends/container/throttle.h"
@@ -67,8 +69,8 @@ struct governor {
 	bool is_ready, is_prompt;
 	int error, hogs_error;
 	const char *step;
-	atomic_bool has_begun; /* something, since the hogs were last looked at */
-	atomic_bool is_asleep; /* hogs may run everywhere: who begins something wakes it */
+	_Atomic(uint64_t) begun; /* by whom, since the hogs were last looked at: begins.h */
+	atomic_bool is_asleep;	 /* hogs may run everywhere: who begins something wakes it */
 	/* The thread's own from here on. */
 	struct io *io;
 	struct timers timers;
@@ -77,7 +79,7 @@ struct governor {
 	bool is_stopping;
 	struct leaf *leaves[LEAVES_THROTTLED_MAX];
 	uint32_t leaf_count;
-	_Atomic(struct containers *) desks[]; /* by shard */
+	struct desk desks[]; /* by shard */
 };
 
 /* ---- freezing ---- */
@@ -121,7 +123,7 @@ static void mail_arrived(struct mail *mail, void *owner)
 static void shard_tell(struct governor *g, const struct guard_churn_event *who,
 		       const struct box_throttle *what)
 {
-	struct containers *c = atomic_load(&g->desks[who->shard]);
+	struct containers *c = atomic_load(&g->desks[who->shard].c);
 	struct governor_mail *m = c ? calloc(1, sizeof *m) : NULL;
 
 	if (!m)
@@ -321,14 +323,24 @@ static bool promptness_get(void)
 	return sched_setscheduler(0, SCHED_FIFO, &first) == 0;
 }
 
-static bool hogs_are_in_the_way(void *owner)
+static uint64_t who_began(void *owner)
 {
-	return atomic_exchange(&((struct governor *)owner)->has_begun, false);
+	return atomic_exchange(&((struct governor *)owner)->begun, BEGINS_NOBODY);
 }
 
 static void hog_escapes(void *owner, const struct guard_churn_event *who)
 {
 	(void)event_take(owner, who);
+}
+
+/* This thread first: it moves the others. */
+static void engine_move(void *owner, const cpu_set_t *cpus, bool is_away)
+{
+	struct governor *g = owner;
+
+	(void)sched_setaffinity(0, sizeof *cpus, cpus); /* it is only later on the others */
+	for (uint32_t i = 0; i < g->options.shards; i++)
+		desk_move(&g->desks[i], g->io, cpus, is_away);
 }
 
 static struct guard_churn_forks hog_forks(void *owner, const struct guard_churn_event *who)
@@ -356,11 +368,12 @@ static void hogs_watch(struct governor *g)
 		.timers = &g->timers,
 		.cgroup_fd = g->options.cgroup_fd,
 		.owner = g,
-		.is_needed = hogs_are_in_the_way,
+		.who_began = who_began,
 		.escapes = hog_escapes,
 		.fork_bomb_s = g->options.fork_bomb_s,
 		.forks = hog_forks,
 		.is_bomb = hog_is_bomb,
+		.move = engine_move,
 	};
 	int r = hogs_open(&options, &g->hogs);
 
@@ -508,8 +521,9 @@ void governor_stop(struct governor *g)
 
 void governor_meet(struct governor *g, uint32_t shard, struct containers *c)
 {
-	if (g)
-		atomic_store(&g->desks[shard], c);
+	if (!g)
+		return;
+	desk_meet(&g->desks[shard], c);
 }
 
 int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32_t per_s)
@@ -530,12 +544,16 @@ int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32
 	return r;
 }
 
-void governor_begins(struct governor *g)
+void governor_begins(struct governor *g, uint32_t shard, const struct slot *slot)
 {
+	const uint64_t name = begins_name(shard, slot->number);
+	uint64_t seen = BEGINS_NOBODY;
+
 	if (!g)
 		return;
-	if (!atomic_load_explicit(&g->has_begun, memory_order_relaxed))
-		atomic_store(&g->has_begun, true);
+	if (!atomic_compare_exchange_strong(&g->begun, &seen, name) && seen != name &&
+	    seen != BEGINS_SEVERAL)
+		atomic_store(&g->begun, BEGINS_SEVERAL);
 	if (atomic_load_explicit(&g->is_asleep, memory_order_relaxed) &&
 	    atomic_exchange(&g->is_asleep, false))
 		(void)eventfd_write(g->wake_fd, 1); /* its count is far from full */

@@ -1,8 +1,9 @@
 /*
  * The governor: one thread of the engine that freezes leaves which make processes too fast, for a
  * moment that grows while they go on (throttle.h), and keeps those that compute long off a CPU
- * while others begin something (hogs.h), and tells of fork bombs (bomb.h). It is a realtime thread where the host lets it, because
- * such a storm keeps every ordinary task from running: shards and workers too.
+ * while others begin something (hogs.h), and tells of fork bombs (bomb.h). It is a realtime thread
+ * where the host lets it, because such a storm keeps every ordinary task from running: shards and
+ * workers too.
  */
 #pragma once
 
@@ -39,5 +40,5 @@ void governor_meet(struct governor *g, uint32_t shard, struct containers *c);
 int governor_limit(struct governor *g, uint32_t shard, struct slot *slot, uint32_t per_s);
 /* It has it no more. */
 void governor_leave(struct governor *g, struct slot *slot);
-/* Something short may begin: a sandbox or a program. On any shard's thread; NULL is fine. */
-void governor_begins(struct governor *g);
+/* Something short begins in a slot: a sandbox, a program. Its shard's thread; g may be NULL. */
+void governor_begins(struct governor *g, uint32_t shard, const struct slot *slot);

@@ -1,6 +1,6 @@
 /*
- * Owns the hogs: who is one, and where its threads may run. Called by the governor. While
- * something short began in the last REST_MS they are gathered on the CPUs of the crowd, each with
+ * Owns the hogs: who is one, and where its threads may run. Called by the governor. While another
+ * sandbox began something in the last REST_MS they are gathered on the CPUs of the crowd, each with
  * the share of one session, else free. A hog is looked at every LOOK_MS: what was born beside is
  * taken along, who has ended is forgotten, and who neither computed for REST_MS nor wants to is
  * let go.
@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/container/begins.h"
 #include "backends/container/bomb.h"
 #include "backends/container/group.h"
 #include "backends/container/members.h"
@@ -55,6 +56,8 @@ struct hog {
 	int leaf_fd;
 	struct bomb bomb;
 	uint32_t threads; /* at the last look */
+	uint64_t samples, looked_ns;
+	uint32_t busy; /* hundredths of a CPU that it used since */
 	uint32_t escapes;
 	bool is_gathered;
 	int nice;		    /* of its sessions */
@@ -64,10 +67,11 @@ struct hog {
 
 struct hogs {
 	struct hogs_options options;
-	cpu_set_t all, crowd; /* of ordinary programs, and of hogs */
+	cpu_set_t all, crowd, free; /* of ordinary programs; of hogs; the others */
+	bool is_moved;		    /* the engine is on those that are free */
 	bool has_sessions;
 	uint32_t count, changes, session_count;
-	uint64_t needed_ns; /* when something short began, as far as is known */
+	struct begins begins;
 	struct hog *hogs[HOGS_MAX];
 	struct members ids; /* scratch, as the next */
 	struct session sessions[SESSIONS_MAX];
@@ -258,6 +262,38 @@ static bool escapes(struct hog *hog)
 	return hog->escapes >= ESCAPES_MAX;
 }
 
+/* ---- who is in whose way ---- */
+
+static void begins_ask(struct hogs *h, uint64_t now_ns)
+{
+	begins_note(&h->begins, h->options.who_began(h->options.owner), now_ns);
+}
+
+static bool is_in_the_way(const struct hog *hog, uint64_t now_ns)
+{
+	return begins_beside(&hog->in->begins, begins_name(hog->who.shard, hog->who.slot), now_ns,
+			     (uint64_t)REST_MS * NS_PER_MS);
+}
+
+/* ---- the engine ---- */
+
+/*
+ * Whoever of the engine wakes up on a CPU of hogs waits behind all their sessions, and with the
+ * kernel in a long call of one of them. Where half of those CPUs are taken it leaves them.
+ */
+static void engine_move(struct hogs *h, uint64_t now_ns)
+{
+	const uint32_t all = (uint32_t)CPU_COUNT(&h->crowd) * 100;
+	uint32_t busy = 0;
+
+	for (uint32_t i = 0; i < h->count; i++)
+		busy += is_in_the_way(h->hogs[i], now_ns) ? h->hogs[i]->busy : 0;
+	if (h->is_moved ? busy >= all / 4 : busy < all / 2)
+		return;
+	h->is_moved = !h->is_moved;
+	h->options.move(h->options.owner, h->is_moved ? &h->free : &h->all, h->is_moved);
+}
+
 /* ---- one hog ---- */
 
 static void look(struct timer *timer);
@@ -317,13 +353,6 @@ static bool hog_gather(struct hog *hog)
 	return true;
 }
 
-static bool is_needed(struct hogs *h, uint64_t now_ns)
-{
-	if (h->options.is_needed(h->options.owner))
-		h->needed_ns = now_ns;
-	return now_ns - h->needed_ns <= (uint64_t)REST_MS * NS_PER_MS;
-}
-
 /* Whether a thread runs or waits for a CPU. */
 static bool is_runnable(pid_t tid)
 {
@@ -352,11 +381,10 @@ static bool wants_to_run(struct hog *hog)
 }
 
 /* Without a controller only what hogs have is counted, and that is what a bomb has. */
-static void bomb_look_for(struct hog *hog, uint64_t now_ns)
+static void bomb_look_for(struct hog *hog, struct guard_churn_forks seen, uint64_t now_ns)
 {
 	const struct hogs_options *options = &hog->in->options;
 	const char *leaf = strrchr(hog->leaf_path, '/');
-	struct guard_churn_forks seen;
 	struct bomb_look look = { 0 };
 	uint64_t processes = 0;
 
@@ -365,7 +393,6 @@ static void bomb_look_for(struct hog *hog, uint64_t now_ns)
 	for (uint32_t i = 0; i < hog->in->count; i++)
 		if (hog->in->hogs[i]->who.cgroup_id == hog->who.cgroup_id)
 			processes += hog->in->hogs[i]->threads;
-	seen = options->forks(options->owner, &hog->who);
 	look.samples = seen.samples;
 	look.forks = seen.forks;
 	look.is_full = bomb_fills(hog->leaf_fd, processes, hog->who.processes_max);
@@ -382,6 +409,21 @@ static void bomb_look_for(struct hog *hog, uint64_t now_ns)
 	}
 }
 
+static void usage_look(struct hog *hog, uint64_t now_ns)
+{
+	const struct guard_churn_forks seen =
+		hog->in->options.forks(hog->in->options.owner, &hog->who);
+	const uint64_t samples = seen.samples - (seen.samples < hog->samples ? 0 : hog->samples);
+	const uint64_t passed_ns = now_ns - hog->looked_ns;
+
+	if (passed_ns)
+		hog->busy = (uint32_t)(samples * GUARD_CHURN_SAMPLE_NS * 100 / passed_ns);
+	hog->samples = seen.samples;
+	hog->looked_ns = now_ns;
+	bomb_look_for(hog, seen, now_ns);
+	engine_move(hog->in, now_ns);
+}
+
 /* A hog that others keep from running is not told of, and wants to all the same. */
 static void look(struct timer *timer)
 {
@@ -389,7 +431,8 @@ static void look(struct timer *timer)
 	struct hogs *h = hog->in;
 	const uint64_t now_ns = io_clock_ns(h->options.io);
 
-	if (!is_needed(h, now_ns)) {
+	begins_ask(h, now_ns);
+	if (!is_in_the_way(hog, now_ns)) {
 		hog_free(hog);
 	} else if (!hog_gather(hog)) {
 		hog_release(hog);
@@ -397,7 +440,7 @@ static void look(struct timer *timer)
 	}
 	if (wants_to_run(hog))
 		hog->told_ns = now_ns;
-	bomb_look_for(hog, now_ns);
+	usage_look(hog, now_ns);
 	if (now_ns - hog->told_ns > (uint64_t)REST_MS * NS_PER_MS)
 		hog_release(hog);
 	else
@@ -421,6 +464,8 @@ static struct hog *hog_new(struct hogs *h, const struct guard_churn_event *who)
 		free(hog); /* it has gone */
 		return NULL;
 	}
+	hog->busy = 100; /* at least: else it would be none */
+	hog->looked_ns = io_clock_ns(h->options.io);
 	h->hogs[h->count++] = hog;
 	return hog;
 }
@@ -443,16 +488,21 @@ void hogs_told(struct hogs *h, const struct guard_churn_event *who)
 		return;
 	log_debug("hog leaf=%llu", (unsigned long long)who->leaf_id);
 	hog->told_ns = now_ns;
-	if (is_needed(h, now_ns))
+	begins_ask(h, now_ns);
+	engine_move(h, now_ns);
+	if (is_in_the_way(hog, now_ns))
 		(void)hog_gather(hog); /* the first time: nobody was */
 	look_later(hog, now_ns);
 }
 
 void hogs_gather(struct hogs *h)
 {
-	h->needed_ns = io_clock_ns(h->options.io);
+	const uint64_t now_ns = io_clock_ns(h->options.io);
+
+	begins_ask(h, now_ns);
+	engine_move(h, now_ns);
 	for (uint32_t i = 0; i < h->count; i++)
-		if (!h->hogs[i]->is_gathered)
+		if (!h->hogs[i]->is_gathered && is_in_the_way(h->hogs[i], now_ns))
 			(void)hog_gather(h->hogs[i]); /* as above */
 }
 
@@ -478,6 +528,7 @@ static int masks_make(struct hogs *h)
 	for (int cpu = 0; cpu < CPU_SETSIZE && kept <= (count - 1) / CPUS_A_FREE; cpu++) {
 		if (CPU_ISSET(cpu, &h->all)) {
 			CPU_CLR(cpu, &h->crowd);
+			CPU_SET(cpu, &h->free);
 			kept++;
 		}
 	}
@@ -517,5 +568,6 @@ void hogs_close(struct hogs *h)
 		return;
 	while (h->count)
 		hog_release(h->hogs[0]);
+	engine_move(h, io_clock_ns(h->options.io)); /* back: there is no hog */
 	free(h);
 }

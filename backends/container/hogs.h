@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 
 #include "bpf/guard_churn.h"
@@ -21,10 +22,15 @@ struct hogs_options {
 	struct timers *timers; /* with room for HOGS_MAX */
 	int cgroup_fd;	       /* borrowed: any directory of cgroup v2 */
 	void *owner;
-	/* Something short has begun since it was asked last: asked at each look. */
-	bool (*is_needed)(void *owner);
+	/* Who began something short since it was asked last, as in begins.h: at each look. */
+	uint64_t (*who_began)(void *owner);
 	/* It takes the CPU back whenever it was told to leave it: said at each look. */
 	void (*escapes)(void *owner, const struct guard_churn_event *who);
+	/*
+	 * Hogs crowd their CPUs: the engine itself is to run beside them, or where it did before.
+	 * `cpus`: those that are kept free, or all.
+	 */
+	void (*move)(void *owner, const cpu_set_t *cpus, bool is_away);
 	/* Whoever does little but fail to fork for so long is a bomb; 0: nobody is. See bomb.h. */
 	uint32_t fork_bomb_s;
 	struct guard_churn_forks (*forks)(void *owner, const struct guard_churn_event *who);

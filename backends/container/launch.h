@@ -97,6 +97,8 @@ enum launch_flag {
 	 */
 	LAUNCH_SHARED = 1048576,
 	LAUNCH_RESOLVER = 2097152, /* LAUNCH_SPAWN: its resolv.conf names the engine's */
+	/* LAUNCH_SPAWN, _EXEC: the worker was moved: what it starts may run where it could once. */
+	LAUNCH_WIDE = 4194304,
 };
 
 /*

@@ -201,6 +201,18 @@ static bool sandbox_is_gone(int pidfd)
 	return KERNEL_CALL(SYS_poll, (long)&dead, 1, 0) > 0;
 }
 
+/*
+ * Not by the child: execve sends whoever may run anywhere to the CPU that has the least weight on
+ * it, which may be the hogs'. The child has just left the worker's memory: its program is being
+ * loaded. On a busy machine it may look at its mask before the worker gets here, and sees fewer
+ * CPUs for that moment. One that has died is not looked at.
+ */
+static void program_widen(const struct worker *w, pid_t pid)
+{
+	if (w->order.request.flags & LAUNCH_WIDE && w->cpus_bytes)
+		(void)KERNEL_CALL(SYS_sched_setaffinity, pid, w->cpus_bytes, (long)w->cpus);
+}
+
 /* The worker borrows the sandbox's pid namespace for its next child. */
 static long program_clone(struct worker *w, struct spawn *spawn)
 {
@@ -210,6 +222,8 @@ static long program_clone(struct worker *w, struct spawn *spawn)
 	if (r < 0)
 		return r;
 	r = child_spawn(w, spawn);
+	if (r >= 0)
+		program_widen(w, spawn->pid);
 	back = kernel_setns(w->own_pid_fd, CLONE_NEWPID, w->secret);
 	if (back < 0)
 		worker_die("cannot return to its pid namespace", back);

@@ -420,7 +420,8 @@ int container_run_start(struct run *base, const struct run_spec *spec)
 	run->oom_call.whose = run->finish_call.whose = spec->whose;
 	run->run.tty_fd = -1;
 	child_hold(&box->init); /* until it has started or failed */
-	governor_begins(node_governor(containers_of(base->box->backend)->options.node));
+	governor_begins(node_governor(containers_of(base->box->backend)->options.node),
+			containers_of(base->box->backend)->options.shard, box->slot);
 	leaf_ask(run);
 	return 0;
 }

@@ -147,6 +147,8 @@ static long sandbox_run(struct child *child)
 	if (r >= 0)
 		r = credentials_root(child);
 	if (r >= 0)
+		r = child_widen(child);
+	if (r >= 0)
 		r = walls_close_in(child);
 	return r < 0 ? r : init_become(child);
 }

@@ -44,6 +44,16 @@ int stacks_open(struct worker *w)
 	return 0;
 }
 
+long child_widen(struct child *child)
+{
+	const struct worker *w = child->worker;
+
+	if (!(w->order.request.flags & LAUNCH_WIDE) || !w->cpus_bytes)
+		return 0;
+	return LAUNCH_TRY(&child->attempt, LAUNCH_STEP_CREDENTIALS,
+			  KERNEL_CALL(SYS_sched_setaffinity, 0, w->cpus_bytes, (long)w->cpus));
+}
+
 __attribute__((noreturn, used)) static void child_main(struct stack *stack)
 {
 	long r = stack->run(&stack->child);

@@ -53,3 +53,5 @@ int stacks_open(struct worker *w);
  * whether there is one to be reaped.
  */
 long child_spawn(struct worker *w, struct spawn *spawn);
+/* In the child: it may run where its worker could when that began (LAUNCH_WIDE). */
+long child_widen(struct child *child);

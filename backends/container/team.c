@@ -164,9 +164,36 @@ static void worker_sent(struct io_op *op, int res)
 	team_feed(w->team);
 }
 
+/* What it is busy with was not told of it: that would leave its program where the worker is. */
+static void worker_move(struct worker *w)
+{
+	const struct team *team = w->team;
+
+	if (w->is_moved == team->is_moved || w->call_count || !w->has_answered || w->broken)
+		return;
+	/* One that is not asleep would be waited for. */
+	if (worker_state(w) == 'S' &&
+	    sched_setaffinity(w->pid, sizeof team->here, &team->here) == 0)
+		w->is_moved = team->is_moved; /* else it is tried with the next request */
+}
+
+void team_move(struct team *team, const cpu_set_t *cpus, bool is_away)
+{
+	team->here = *cpus;
+	team->is_moved = is_away;
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
+		if (team->workers[i].fd >= 0)
+			worker_move(&team->workers[i]);
+}
+
 static void worker_send(struct worker *w)
 {
 	struct launch_call *call = w->calls[w->sent_count];
+	const bool starts = call->request.op == LAUNCH_EXEC || call->request.op == LAUNCH_SPAWN;
+
+	call->request.flags &= ~(uint32_t)LAUNCH_WIDE;
+	if (w->is_moved && starts)
+		call->request.flags |= LAUNCH_WIDE;
 
 	call->sequence = ++*w->team->sequence;
 	call->sent = true;
@@ -205,7 +232,7 @@ static void worker_replied(struct io_op *op, int res)
 		worker_lose(w);
 		return;
 	}
-	w->replied = true;
+	w->replied = w->has_answered = true;
 	worker_settle(w);
 	team_feed(w->team);
 }
@@ -305,6 +332,7 @@ static void team_feed(struct team *team)
 			worker_listen(w);
 	}
 	while (team->waiting && (w = worker_least_busy(team))) {
+		worker_move(w);
 		w->calls[w->call_count++] = queue_take(team);
 		if (w->call_count == 1)
 			deadline_set(w);
@@ -321,7 +349,7 @@ void team_add(struct team *team, int channel_fd, int pid)
 			continue;
 		w->fd = channel_fd;
 		w->pid = pid;
-		w->broken = w->replied = w->killed = false;
+		w->broken = w->replied = w->killed = w->has_answered = w->is_moved = false;
 		team_feed(team);
 		return;
 	}

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -60,6 +61,7 @@ struct worker {
 	struct io_op recv, send;
 	int fd; /* -1: no worker here */
 	bool sending, receiving, replied, broken, killed;
+	bool has_answered, is_moved;
 	uint32_t call_count;
 	struct launch_call *calls[TEAM_DEPTH]; /* oldest first */
 	uint32_t sent_count;		       /* of calls[] handed to the socket */
@@ -85,7 +87,8 @@ struct team {
 	void (*worker_lost)(void *owner);
 	/* It answers no more: the owner ends the process, and its channel tells the rest. */
 	void (*worker_stuck)(void *owner, int pid);
-	bool closing;
+	bool closing, is_moved;
+	cpu_set_t here; /* where workers are to run, from team_move() on */
 };
 
 void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t *sequence);
@@ -100,6 +103,11 @@ void team_call(struct team *team, struct launch_call *call);
 void team_call_later(struct team *team, struct launch_call *call);
 /* Take a call that was not sent back out of the queue: true if it was there. */
 bool team_withdraw(struct team *team, struct launch_call *call);
+/*
+ * Workers are to run there: each moves when it is idle. is_away: what they start does not, see
+ * LAUNCH_WIDE; else these are the CPUs that they began with.
+ */
+void team_move(struct team *team, const cpu_set_t *cpus, bool is_away);
 uint32_t team_workers(const struct team *team);
 /* Close the channels: the workers end. Calls must be done. */
 void team_close(struct team *team);

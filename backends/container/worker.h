@@ -15,6 +15,7 @@
 
 enum {
 	WORKER_MASKS_MAX = 16,
+	WORKER_CPUS_MAX = 1024, /* as in hogs.c */
 	WORKER_DESCRIPTORS_MAX = 8,
 	WORKER_LIMIT_MS = 1000, /* where a request names none */
 	WORKER_PATH_BYTES = 64,
@@ -49,6 +50,8 @@ struct worker {
 	struct attempt attempt;
 	struct proc_mask masks[WORKER_MASKS_MAX];
 	uint32_t mask_count;
+	uint64_t cpus[WORKER_CPUS_MAX / 64]; /* where it could run when it began */
+	uint32_t cpus_bytes;		     /* 0: there are more, and it is never moved */
 	struct stack *stacks;
 	uint32_t stacks_lost;
 	int sysctl_fd; /* of sysctl_renew(); 0: none yet */

@@ -148,6 +148,14 @@ static void namespaces_enter(struct worker *w, const char *resolver)
 	w->own_ipc_fd = namespace_open("self/ns/ipc");
 }
 
+/* Nobody moves a worker before its first reply. */
+static void cpus_find(struct worker *w)
+{
+	long r = KERNEL_CALL(SYS_sched_getaffinity, 0, sizeof w->cpus, (long)w->cpus);
+
+	w->cpus_bytes = r < 0 ? 0 : (uint32_t)r;
+}
+
 void worker_start(struct worker *w, int shard, pid_t engine, const char *resolver)
 {
 	char name[16];
@@ -162,6 +170,7 @@ void worker_start(struct worker *w, int shard, pid_t engine, const char *resolve
 	descriptors_settle();
 	limits_set();
 	memory_offer();
+	cpus_find(w);
 	(void)umask(022);
 	namespaces_enter(w, resolver);
 	masks_find(w);

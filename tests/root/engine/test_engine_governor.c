@@ -253,6 +253,97 @@ static bool become(struct engine *e, const struct dsec_id *neighbour, bool yield
 	return true;
 }
 
+/* How many of the engine's workers are kept off a CPU. */
+static unsigned workers_moved(const struct engine *e)
+{
+	const pid_t engine = engine_pid(e);
+	unsigned count = 0;
+	glob_t found;
+
+	if (glob("/proc/[0-9]*/stat", 0, NULL, &found) != 0)
+		return 0;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		FILE *file = fopen(found.gl_pathv[i], "re");
+		int pid, parent;
+
+		if (!file)
+			continue; /* it has ended */
+		if (fscanf(file, "%d (dsec-launch-%*[^)]) %*c %d", &pid, &parent) == 2 &&
+		    parent == engine)
+			count += cpus_of(pid) < cpus_of(0);
+		(void)fclose(file); /* was only read */
+	}
+	globfree(&found);
+	return count;
+}
+
+/* A worker is moved while it is idle: as many as there are is a matter of moments. */
+static bool workers_become(struct engine *e, const struct dsec_id *neighbour, bool moved)
+{
+	const uint64_t give_up_ms = now_ms() + longer(20000);
+
+	while ((workers_moved(e) > 0) != moved) {
+		if (now_ms() > give_up_ms)
+			return false;
+		if (neighbour) {
+			auto_ran struct ran ran = shell_run(e->d, *neighbour, "echo well");
+
+			expect(ran_says(&ran, "well\n"));
+		}
+		(void)usleep(20000); /* waking early only costs a look */
+	}
+	return true;
+}
+
+/* Of what a worker starts that was moved: PID 1 from its start, a program within a moment. */
+static void all_cpus_are_its_own(struct engine *e, struct dsec_id neighbour)
+{
+	const struct dsec_id anew = sandbox_make(e->d);
+	char program[160];
+
+	(void)snprintf(program, sizeof program,
+		       "i=0; until [ $(busybox nproc) = %d ]; do [ $i -lt 100 ] || exit 1; "
+		       "i=$((i+1)); sleep 0.1; done",
+		       cpus_of(0));
+	for (int i = 0; i < 8; i++) { /* each worker's turn comes */
+		auto_ran struct ran ran = shell_run(e->d, i % 2 ? anew : neighbour, program);
+
+		if (!expect(ran.result && ran.result->exit_code == 0))
+			ran_note(&ran);
+	}
+	auto_ran struct ran init = shell_run(
+		e->d, anew,
+		"sleep 0.2; [ $(busybox awk '/^Cpus_allowed:/ {print $2}' /proc/1/status) ="
+		" $(busybox awk '/^Cpus_allowed:/ {print $2}' /proc/self/status) ]");
+
+	if (!expect(init.result && init.result->exit_code == 0))
+		ran_note(&init);
+	sandbox_end(e->d, anew);
+}
+
+/* Once what others began before is a second old: programs of one's own are no reason to yield. */
+static void nobody_yields_to_what_its_own_sandbox_begins(struct engine *e)
+{
+	struct command hog = SH("while :; do :; done");
+	struct dsec_id id;
+	int64_t ticket;
+
+	if (!is_governed(e))
+		return;
+	id = sandbox_of(e, DSEC_PROCESSES_UNLIMITED, NULL);
+	ticket = command_start(e->d, id, &hog, NULL);
+	for (int i = 0; i < 40; i++) {
+		auto_ran struct ran ran = shell_run(e->d, id, "echo well");
+
+		expect(ran_says(&ran, "well\n"));
+		(void)usleep(50000); /* two seconds, or more */
+		if (i > 30)
+			expect(yielding(e, "sh", true) == 0 && workers_moved(e) == 0);
+	}
+	sandbox_end(e->d, id);
+	(void)ticket_end(e->d, ticket);
+}
+
 /* Three shells that compute, one of them in a session of its own, and one that is born later. */
 static void who_computes_long_leaves_a_cpu_to_others_that_begin(struct engine *e)
 {
@@ -271,7 +362,10 @@ static void who_computes_long_leaves_a_cpu_to_others_that_begin(struct engine *e
 	id = sandbox_of(e, DSEC_PROCESSES_UNLIMITED, NULL);
 	ticket = command_start(e->d, id, &hog, NULL);
 	expect(become(e, &neighbour, true, 3));
+	expect(workers_become(e, &neighbour, true)); /* and so does the engine */
+	all_cpus_are_its_own(e, neighbour);
 	expect(become(e, NULL, false, 3)); /* nobody else wants anything */
+	expect(workers_become(e, NULL, false));
 	expect(become(e, &neighbour, true, 3));
 	all_signal(e, "sh", SIGSTOP);
 	expect(become(e, &neighbour, false, 3)); /* they rest */
@@ -472,6 +566,7 @@ static const struct claim claims[] = {
 	CLAIM(shards_are_realtime_until_they_are_busy),
 	CLAIM(a_storm_is_held_back_and_told_of_and_nobody_waits),
 	CLAIM(who_makes_many_is_left_alone),
+	CLAIM(nobody_yields_to_what_its_own_sandbox_begins),
 	CLAIM(who_computes_long_leaves_a_cpu_to_others_that_begin),
 	CLAIM(who_takes_its_cpu_back_each_time_is_held_back),
 	CLAIM(a_fork_bomb_ends_by_its_own_reason_and_so_does_one_left_behind),
