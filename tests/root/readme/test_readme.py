@@ -25,7 +25,9 @@ EXPECTED = {
     "dsec check": ["status 124", "status 127", "before", "5000000 True err", "still here",
                    "left:    processes 0, cgroups 0, mounts 0, namespaces 0"],
     "dsec call --register": ["42", "re\ntle\nole"],
-    "dsec events": ["running", "ended"],
+    "dsec events --label": ["running", "ended"],
+    "dsec policy load": ["files.protect /usr/bin", "status 1", "20 1", "port-scan",
+                         "integrity    tainted[port-scan]"],
     "PYTHONPATH=": ["b'from Python'", "100 made, 0 refused, 100 ran"],
     "EXAMPLES=": ["500 of 500 created", "500 of 500 ran well", "right: ok", "wrong: runtime error"],
 }
