@@ -18,9 +18,10 @@ static inline void choose_bytes(struct choices *c, void *ret, size_t count)
 {
 	size_t taken = count < c->left ? count : c->left;
 
-	if (taken)
-		memcpy(ret, c->at, taken);
 	memset((char *)ret + taken, 0, count - taken);
+	if (!taken)
+		return; /* `at` may be NULL */
+	memcpy(ret, c->at, taken);
 	c->at += taken;
 	c->left -= taken;
 }
