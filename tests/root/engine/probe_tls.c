@@ -258,8 +258,8 @@ static int client_run(int argc, char **argv)
 	char byte;
 	SSL *ssl;
 
-	if (fd < 0)
-		return fail("connect");
+	if (fd < 0) /* it may be reset before connect() has returned */
+		return fail(errno == ECONNRESET ? "tls" : "connect");
 	ssl = secure(&fd, argv[4], argc > 5 ? argv[5] : "");
 	if (!ssl)
 		return 1;
