@@ -81,15 +81,25 @@ static bool limits_differ(struct worker *w, pid_t pid)
 	       memcmp(text, w->limits, (size_t)bytes) != 0;
 }
 
+/* The worker may be elsewhere for a while; where it began is what it gives its children. */
+static bool cpus_differ(struct worker *w, pid_t pid)
+{
+	uint64_t own[128] = { 0 }, theirs[128] = { 0 };
+	long bytes = (long)w->cpus_bytes;
+
+	if (bytes)
+		memcpy(own, w->cpus, (size_t)bytes);
+	else /* it is never moved */
+		bytes = KERNEL_CALL(SYS_sched_getaffinity, 0, sizeof own, (long)own);
+	return bytes <= 0 ||
+	       KERNEL_CALL(SYS_sched_getaffinity, pid, sizeof theirs, (long)theirs) != bytes ||
+	       memcmp(own, theirs, sizeof own) != 0;
+}
+
 /* As the worker, whose child it was. */
 static bool init_differs(struct worker *w, pid_t pid)
 {
-	unsigned long own[128] = { 0 }, theirs[128] = { 0 };
-	long bytes = KERNEL_CALL(SYS_sched_getaffinity, 0, sizeof own, (long)own);
-
-	return bytes < 0 ||
-	       KERNEL_CALL(SYS_sched_getaffinity, pid, sizeof theirs, (long)theirs) != bytes ||
-	       memcmp(own, theirs, sizeof own) != 0 ||
+	return cpus_differ(w, pid) ||
 	       KERNEL_CALL(SYS_sched_getscheduler, pid) != KERNEL_CALL(SYS_sched_getscheduler, 0) ||
 	       KERNEL_CALL(SYS_getpriority, PRIO_PROCESS, pid) !=
 		       KERNEL_CALL(SYS_getpriority, PRIO_PROCESS, 0) ||

@@ -1,6 +1,7 @@
 /* A slot's life through a worker: build, PID 1, execs, kill, statistics, drop. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -506,6 +507,40 @@ static void a_slot_can_change_its_image(struct harness *h)
 	box_end(h, &box);
 }
 
+static bool is_proven(struct harness *h, const struct box *box)
+{
+	struct launch_request request = harness_request(h, LAUNCH_FINISH, box->slot);
+	struct launch_reply reply;
+
+	request.flags = LAUNCH_PROVE;
+	request.pid = box->pid;
+	reply = harness_ask(h, 0, &request, NULL);
+	return expect(reply.error == 0) && reply.flags & LAUNCH_CLEAN;
+}
+
+/* As the governor moves them, while it keeps CPUs free. */
+static void a_worker_proves_the_same_wherever_it_runs(struct harness *h)
+{
+	const pid_t worker = h->workers[0];
+	struct box box = box_start(h, 0, LAUNCH_REBUILD);
+	cpu_set_t home, away;
+	int last = CPU_SETSIZE - 1;
+
+	expect(sched_getaffinity(worker, sizeof home, &home) == 0);
+	while (last > 0 && !CPU_ISSET(last, &home))
+		last--;
+	CPU_ZERO(&away);
+	CPU_SET(last, &away);
+	expect(probe(h, &box, "init", NULL) && is_proven(h, &box));
+	expect(sched_setaffinity(worker, sizeof away, &away) == 0);
+	expect(probe(h, &box, "init", NULL) && is_proven(h, &box));
+	/* And it is not where the worker is now that PID 1 has to be. */
+	expect(sched_setaffinity(box.pid, sizeof away, &away) == 0);
+	expect(is_proven(h, &box) == CPU_EQUAL(&home, &away));
+	expect(sched_setaffinity(worker, sizeof home, &home) == 0);
+	box_end(h, &box);
+}
+
 #define TEST(name, ...)                                                                            \
 	{                                                                                          \
 #name, name,                                                                       \
@@ -535,6 +570,7 @@ static const struct harness_test tests[] = {
 	TEST(an_image_is_attached_once_and_can_go),
 	TEST(an_attach_can_be_asked_for_again),
 	TEST(a_slot_can_change_its_image),
+	TEST(a_worker_proves_the_same_wherever_it_runs),
 	TEST(workers_serve_each_others_slots, .workers = 2),
 	TEST(a_worker_ends_with_its_channel),
 	TEST(a_worker_follows_the_engine_that_started_it),
