@@ -107,10 +107,12 @@ class Engine:
 
     def left(self):
         """What is in the images' directory besides images."""
-        found = [path for path in self.images.rglob("*") if path.suffix != ".erofs"]
-        ours = {self.images / ".import"}
-        folders = {path.parent for path in self.images.rglob("*.erofs")}
-        return [path for path in found if path not in ours and path not in folders]
+        # walk() passes over what goes meanwhile.
+        there = [Path(folder, name) for folder, folders, files in os.walk(self.images)
+                 for name in [*folders, *files]]
+        images = [path for path in there if path.suffix == ".erofs"]
+        ours = {self.images / ".import", *images, *(path.parent for path in images)}
+        return [path for path in there if path not in ours]
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
