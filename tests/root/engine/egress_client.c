@@ -75,16 +75,9 @@ struct dsec_create_opts out_opts(void)
 struct dsec_id out_make(struct dsec *d, uint32_t network)
 {
 	struct dsec_create_opts opts = out_opts();
-	struct dsec_id id = { 0 };
 
 	opts.network = network;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
+	return one_make(d, &opts);
 }
 
 bool policies_put(struct engine *e)

@@ -276,10 +276,9 @@ void made_done(struct made *made)
 	made->ids = NULL;
 }
 
-struct dsec_id sandbox_make(struct dsec *d)
+struct dsec_id one_make(struct dsec *d, const struct dsec_create_opts *opts)
 {
-	struct dsec_create_opts opts = create_opts(1);
-	auto_made struct made made = create_run(d, &opts);
+	auto_made struct made made = create_run(d, opts);
 
 	if (expect(made.created == 1))
 		return made.ids[0];
@@ -287,6 +286,13 @@ struct dsec_id sandbox_make(struct dsec *d)
 	     made.trouble.error, made.trouble.step, made.trouble.detail, made.last.code,
 	     made.last.step, made.last.detail);
 	return (struct dsec_id){ 0, 0 };
+}
+
+struct dsec_id sandbox_make(struct dsec *d)
+{
+	struct dsec_create_opts opts = create_opts(1);
+
+	return one_make(d, &opts);
 }
 
 struct dsec_status ticket_end(struct dsec *d, int64_t ticket)
@@ -317,16 +323,9 @@ struct dsec_status sandboxes_end(struct dsec *d, const struct dsec_id *ids, uint
 struct dsec_id networked_make(struct dsec *d, uint32_t network)
 {
 	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
 
 	opts.network = network;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
+	return one_make(d, &opts);
 }
 
 void sandbox_end(struct dsec *d, struct dsec_id id)

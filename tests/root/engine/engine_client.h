@@ -80,7 +80,8 @@ struct made create_run(struct dsec *d, const struct dsec_create_opts *opts);
 void made_done(struct made *made);
 struct dsec_create_opts create_opts(uint32_t count);
 
-/* One sandbox with the defaults; the zero id is a noted failure. */
+/* One sandbox, and one with the defaults; the zero id is a noted failure. */
+struct dsec_id one_make(struct dsec *d, const struct dsec_create_opts *opts);
 struct dsec_id sandbox_make(struct dsec *d);
 struct dsec_id networked_make(struct dsec *d, uint32_t network);
 void sandbox_end(struct dsec *d, struct dsec_id id);

@@ -23,18 +23,11 @@ bool policy_put(struct dsec *d, const char *document)
 struct dsec_id policed_make(struct dsec *d, const char *policy, uint32_t network)
 {
 	struct dsec_create_opts opts = create_opts(1);
-	struct dsec_id id = { 0 };
 
 	opts.network = network;
 	opts.policy = policy;
 	opts.flags &= ~(uint32_t)DSEC_CREATE_ALLOW_DEGRADED;
-	auto_made struct made made = create_run(d, &opts);
-
-	if (expect(made.created == 1))
-		id = made.ids[0];
-	else
-		note("%s: %s", made.trouble.step, made.trouble.detail);
-	return id;
+	return one_make(d, &opts);
 }
 
 bool says(struct dsec *d, struct dsec_id id, const char *script, const char *expected)

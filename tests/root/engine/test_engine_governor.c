@@ -235,20 +235,28 @@ static void all_signal(const struct engine *e, const char *name, int signal)
 		expect(kill(pids[i], signal) == 0);
 }
 
+/* A moment later, in which the neighbour, if there is one, ran something; false: it was too long. */
+static bool goes_on(struct engine *e, const struct dsec_id *neighbour, uint64_t give_up_ms)
+{
+	if (now_ms() > give_up_ms)
+		return false;
+	if (neighbour) {
+		auto_ran struct ran ran = shell_run(e->d, *neighbour, "echo well");
+
+		expect(ran_says(&ran, "well\n"));
+	}
+	(void)usleep(20000); /* waking early only costs a look */
+	return true;
+}
+
 /* Whether so many do, while the neighbour runs something again and again, or does not. */
 static bool become(struct engine *e, const struct dsec_id *neighbour, bool yields, unsigned count)
 {
 	const uint64_t give_up_ms = now_ms() + longer(20000);
 
 	while (yielding(e, "sh", yields) != count) {
-		if (now_ms() > give_up_ms)
+		if (!goes_on(e, neighbour, give_up_ms))
 			return false;
-		if (neighbour) {
-			auto_ran struct ran ran = shell_run(e->d, *neighbour, "echo well");
-
-			expect(ran_says(&ran, "well\n"));
-		}
-		(void)usleep(20000); /* waking early only costs a look */
 	}
 	return true;
 }
@@ -283,14 +291,8 @@ static bool workers_become(struct engine *e, const struct dsec_id *neighbour, bo
 	const uint64_t give_up_ms = now_ms() + longer(20000);
 
 	while ((workers_moved(e) > 0) != moved) {
-		if (now_ms() > give_up_ms)
+		if (!goes_on(e, neighbour, give_up_ms))
 			return false;
-		if (neighbour) {
-			auto_ran struct ran ran = shell_run(e->d, *neighbour, "echo well");
-
-			expect(ran_says(&ran, "well\n"));
-		}
-		(void)usleep(20000); /* waking early only costs a look */
 	}
 	return true;
 }
