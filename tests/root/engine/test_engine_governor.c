@@ -235,7 +235,7 @@ static void all_signal(const struct engine *e, const char *name, int signal)
 		expect(kill(pids[i], signal) == 0);
 }
 
-/* A moment later, in which the neighbour, if there is one, ran something; false: it was too long. */
+/* A moment later, in which the neighbour, if there is one, ran something; false: no more time. */
 static bool goes_on(struct engine *e, const struct dsec_id *neighbour, uint64_t give_up_ms)
 {
 	if (now_ms() > give_up_ms)
