@@ -1,0 +1,39 @@
+/*
+ * A remote: where blobs are that this node has not. Asked for ranges of blobs, on a shard, by its
+ * ring; nothing here blocks. What comes is believed by nobody: the asker checks digests.
+ *
+ *	dir:PATH	PATH/blobs/sha256/HEX: any mounted file system, an OCI image layout
+ *	3fs:PATH	the same on 3FS, read by its USRBIO where its library is there
+ *	http://… https://…	ADDRESS/blobs/sha256/HEX, by range requests
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "backends/store/digest.h"
+
+struct remote;
+struct shard;
+
+/* One read. The asker's, from remote_read() until done(); done() comes always, and once. */
+struct remote_read {
+	uint8_t blob[DIGEST_BYTES];
+	uint64_t offset;
+	uint32_t bytes;
+	void *buffer; /* of `bytes` */
+	/* How many bytes, fewer only at the blob's end; -ENOENT, -EIO, -ETIMEDOUT, … */
+	void (*done)(struct remote_read *read, int result);
+	void *owner;
+	void *work; /* the remote's */
+};
+
+/* Checked before an engine starts: -EINVAL, and `ret_why` in words. */
+int remote_check(const char *address, const char **ret_why);
+/* One for each shard. A remote that is down is no error here. */
+int remote_open(const char *address, struct shard *shard, struct remote **ret);
+/* done() is never called from within. After the bound of time it is -ETIMEDOUT, whatever hangs. */
+void remote_read(struct remote *remote, struct remote_read *read);
+/* done() follows soon, with -ECANCELED or what it was. */
+void remote_cancel(struct remote *remote, struct remote_read *read);
+/* Nothing is being read. */
+void remote_close(struct remote *remote);
