@@ -1,5 +1,5 @@
 /*
- * Owns the maps of policies, made once by guard.c for an engine's life, and the LSM programs that
+ * Owns the maps of policies, made once by guard.c for an engine's life, and the programs that
  * read them, attached with the first policy.
  *
  * Must hold: the maps exist where the kernel takes no LSM programs; either all programs that the
@@ -8,6 +8,7 @@
 #include "bpf/guard_lsm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,18 +18,23 @@
 
 #include "bpf/guard_violations.h"
 #include "bpf/policy.h" /* the skeletons speak of its structs */
+#include "bpf/calls.skel.h"
 #include "bpf/file.skel.h"
 #include "bpf/process.skel.h"
 #include "bpf/rules.skel.h"
 
 enum { LINKS_MAX = 80 };
 
-#define SECTION_PREFIX "lsm/"
+/* How sections are named, and the functions that their programs are attached to. */
+#define HOOK_SECTION	 "lsm/"
+#define HOOK_FUNCTION	 "bpf_lsm_"
+#define FUNCTION_SECTION "fexit/"
 
 struct guard_lsm {
 	struct rules_bpf *rules;
 	struct file_bpf *file;
 	struct process_bpf *process;
+	struct calls_bpf *calls;
 	struct bpf_link *links[LINKS_MAX];
 	char names[LINKS_MAX][BPF_OBJ_NAME_LEN]; /* of their programs */
 	uint32_t link_count;
@@ -61,14 +67,23 @@ int guard_lsm_open(char *log, size_t log_bytes, struct guard_lsm **ret)
 	return 0;
 }
 
+static bool kernel_has_place(const struct btf *kernel, const char *section)
+{
+	const bool is_hook = !strncmp(section, HOOK_SECTION, strlen(HOOK_SECTION));
+	char function[96];
+	int bytes = snprintf(function, sizeof(function), "%s%s", is_hook ? HOOK_FUNCTION : "",
+			     section + strlen(is_hook ? HOOK_SECTION : FUNCTION_SECTION));
+
+	return bytes > 0 && (size_t)bytes < sizeof(function) &&
+	       btf__find_by_name_kind(kernel, function, BTF_KIND_FUNC) >= 0;
+}
+
 /* The maps that exist, and only programs for hooks that the kernel has. */
 static int object_prepare(const struct guard_lsm *lsm, const struct guard_lsm_place *place,
 			  struct bpf_object *object, const struct btf *kernel)
 {
 	struct bpf_program *program;
 	struct bpf_map *map;
-	char function[96] = "bpf_lsm_";
-	const size_t prefix = strlen(function);
 	int r = guard_violation_maps_share(place->violations, object);
 
 	for (int i = 0; r == 0 && i < GUARD_MAPS; i++) {
@@ -79,12 +94,7 @@ static int object_prepare(const struct guard_lsm *lsm, const struct guard_lsm_pl
 		return r;
 	bpf_object__for_each_program(program, object)
 	{
-		const char *hook = bpf_program__section_name(program) + strlen(SECTION_PREFIX);
-
-		if (strlen(hook) >= sizeof(function) - prefix)
-			return -ENAMETOOLONG;
-		strcpy(function + prefix, hook);
-		if (btf__find_by_name_kind(kernel, function, BTF_KIND_FUNC) < 0)
+		if (!kernel_has_place(kernel, bpf_program__section_name(program)))
 			(void)bpf_program__set_autoload(program, false);
 	}
 	return 0;
@@ -124,37 +134,43 @@ static void objects_close(struct guard_lsm *lsm)
 {
 	file_bpf__destroy(lsm->file);
 	process_bpf__destroy(lsm->process);
+	calls_bpf__destroy(lsm->calls);
 	lsm->file = NULL;
 	lsm->process = NULL;
+	lsm->calls = NULL;
+}
+
+static int objects_open(struct guard_lsm *lsm, uint32_t slot_level)
+{
+	lsm->file = file_bpf__open();
+	lsm->process = lsm->file ? process_bpf__open() : NULL;
+	lsm->calls = lsm->process ? calls_bpf__open() : NULL;
+	if (!lsm->calls)
+		return -errno;
+	lsm->file->rodata->slot_level = slot_level;
+	lsm->process->rodata->slot_level = slot_level;
+	lsm->calls->rodata->slot_level = slot_level;
+	return 0;
 }
 
 int guard_lsm_attach(struct guard_lsm *lsm, const struct guard_lsm_place *place)
 {
 	struct btf *kernel = btf__load_vmlinux_btf();
-	int r = 0;
+	int r = kernel ? objects_open(lsm, place->slot_level) : -errno;
+	struct bpf_object *const objects[] = {
+		r < 0 ? NULL : lsm->file->obj,
+		r < 0 ? NULL : lsm->process->obj,
+		r < 0 ? NULL : lsm->calls->obj,
+	};
+	const size_t count = sizeof(objects) / sizeof(*objects);
 
-	if (!kernel)
-		return -errno;
-	lsm->file = file_bpf__open();
-	lsm->process = lsm->file ? process_bpf__open() : NULL;
-	if (!lsm->file || !lsm->process)
-		r = -errno;
-	if (r == 0) {
-		lsm->file->rodata->slot_level = place->slot_level;
-		lsm->process->rodata->slot_level = place->slot_level;
-		r = object_prepare(lsm, place, lsm->file->obj, kernel);
-	}
-	if (r == 0)
-		r = object_prepare(lsm, place, lsm->process->obj, kernel);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = object_prepare(lsm, place, objects[i], kernel);
 	btf__free(kernel);
-	if (r == 0)
-		r = file_bpf__load(lsm->file);
-	if (r == 0)
-		r = process_bpf__load(lsm->process);
-	if (r == 0)
-		r = object_attach(lsm, lsm->file->obj);
-	if (r == 0)
-		r = object_attach(lsm, lsm->process->obj);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = bpf_object__load(objects[i]);
+	for (size_t i = 0; r == 0 && i < count; i++)
+		r = object_attach(lsm, objects[i]);
 	objects_close(lsm);
 	if (r < 0)
 		links_close(lsm);

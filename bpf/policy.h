@@ -338,6 +338,8 @@ enum policy_hook {
 	/* Python keeps what it compiled beside its source: a creation there; text: as for OPEN. */
 	POLICY_HOOK_BYTECODE = 30,
 	POLICY_HOOK_FETCH = 31, /* no program's: what a package proxy saw; text: the path */
+	/* A call that mounts, whatever the place. */
+	POLICY_HOOK_MOUNT_CALL = 32,
 	POLICY_HOOKS,
 };
 

@@ -7,24 +7,9 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/lsm.bpf.h"
+#include "bpf/processes.bpf.h"
 
 char program_license[] SEC("license") = "Dual BSD/GPL";
-
-/* As in guard_policy.h. */
-enum {
-	PTRACE_OUTSIDE = 1,
-	SIGNAL_OUTSIDE,
-	PTRACE_INSIDE,
-	BPF_CALL,
-	PERF,
-	USERFAULTFD,
-	KEYCTL,
-	USERNS,
-	IO_URING,
-	SETSCHEDULER,
-	CORE_SCHED,
-	MOUNT,
-};
 
 enum { PTRACE_MODE_ATTACHING = 2, PRCTL_CORE_SCHED = 62 };
 
@@ -235,31 +220,31 @@ int BPF_PROG(dsec_prctl, int option)
 SEC("lsm/sb_mount")
 int BPF_PROG(dsec_no_mount)
 {
-	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
+	return refused(MOUNT, POLICY_HOOK_MOUNT_CALL, 0);
 }
 
 SEC("lsm/sb_umount")
 int BPF_PROG(dsec_no_umount)
 {
-	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
+	return refused(MOUNT, POLICY_HOOK_MOUNT_CALL, 0);
 }
 
 SEC("lsm/move_mount")
 int BPF_PROG(dsec_no_move)
 {
-	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
+	return refused(MOUNT, POLICY_HOOK_MOUNT_CALL, 0);
 }
 
 SEC("lsm/sb_remount")
 int BPF_PROG(dsec_no_remount)
 {
-	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
+	return refused(MOUNT, POLICY_HOOK_MOUNT_CALL, 0);
 }
 
 SEC("lsm/sb_pivotroot")
 int BPF_PROG(dsec_no_pivot)
 {
-	return refused(MOUNT, POLICY_HOOK_MOUNT, 0);
+	return refused(MOUNT, POLICY_HOOK_MOUNT_CALL, 0);
 }
 
 SEC("lsm/socket_create")

@@ -68,7 +68,7 @@ static enum dsec_anomaly rule_of(const struct policy_violation *v)
 	case POLICY_HOOK_METADATA:
 	case POLICY_HOOK_MOUNT:
 		return DSEC_ANOMALY_PROTECTED_WRITE;
-	default: /* POLICY_HOOK_BYTECODE among them: honest programs do it */
+	default: /* BYTECODE and MOUNT_CALL among them: honest programs try */
 		return DSEC_ANOMALIES;
 	}
 }

@@ -236,7 +236,7 @@ const char *hook_name(uint32_t hook)
 		"execute",    "mount",	     "ioctl",	     "ptrace",	  "signal",   "bpf",
 		"perf",	      "userfaultfd", "keyctl",	     "userns",	  "io-uring", "scheduler",
 		"core-sched", "connect",     "bind",	     "send",	  "dns",      "tls",
-		"bytecode",   "fetch",
+		"bytecode",   "fetch",	     "mount-call",
 	};
 
 	return hook < sizeof(names) / sizeof(names[0]) ? names[hook] : "other";

@@ -85,14 +85,14 @@ static int another_root(void)
 static const struct attack attacks[] = {
 	ATTACK(any_ring, EPERM, 0, ENOSYS, ENOSYS, IO_URING, IO_URING, NULL),
 	ATTACK(a_polled_ring, EPERM, 0, ENOSYS, ENOSYS, IO_URING, IO_URING, NULL),
-	ATTACK(any_mount, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
-	ATTACK(any_bind, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
-	ATTACK(any_change_of_a_mount, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
-	ATTACK(any_unmount, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
-	ATTACK(any_moved_tree, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
-	ATTACK(any_reconfigured_mount, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
+	ATTACK(any_mount, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
+	ATTACK(any_bind, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
+	ATTACK(any_change_of_a_mount, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
+	ATTACK(any_unmount, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
+	ATTACK(any_moved_tree, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
+	ATTACK(any_reconfigured_mount, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
 	QUIET(any_attribute_of_a_mount, 0, 0, EPERM, EPERM),
-	ATTACK(another_root, EPERM, 0, EPERM, EPERM, MOUNT, MOUNT, NULL),
+	ATTACK(another_root, EPERM, 0, EPERM, EPERM, MOUNT_CALL, MOUNT, NULL),
 };
 
 const struct attack_group closed_group = { "closed", attacks, COUNT(attacks) };

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bpf/policy.h"
 #include "tests/hostile/policy/attack.h"
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_harness.h"
@@ -14,8 +15,9 @@
 
 enum { RULES_MAX = 128, TOLD_MAX = 512, OWN_ABSTRACT = 0x8001 };
 
-/* Labels of the policy's rules, from 1. */
+/* Labels of the policy's rules, from 1, and whether LSM programs hold any of them. */
 static char labels[RULES_MAX][96];
+static bool has_lsm;
 
 /* What was told of one sandbox, as it was read last. */
 static struct {
@@ -47,8 +49,10 @@ static bool policy_do(struct dsec *d, uint32_t verb, const char *name, const cha
 		last = event->flags & DSEC_LAST;
 		good = event->status.code == DSEC_OK;
 		if (event->kind == DSEC_EV_ROW && row->what == DSEC_POLICY_RULE &&
-		    expect(row->number < RULES_MAX))
+		    expect(row->number < RULES_MAX)) {
 			copy(labels[row->number], sizeof labels[0], row->text);
+			has_lsm |= row->levels & DSEC_POLICY_BPF_LSM;
+		}
 		dsec_event_free(event);
 	}
 	return expect(good);
@@ -103,11 +107,34 @@ static bool is_told(const struct attack *a)
 	return false;
 }
 
+/* The filter that every sandbox has comes first, and what it refuses is told of where LSM is. */
+static bool is_filters(const struct attack *a)
+{
+	switch (a->hook) {
+	case POLICY_HOOK_SOCKET: /* a ring would have to be there */
+		return a->walls == EAFNOSUPPORT;
+	case POLICY_HOOK_IOCTL:
+	case POLICY_HOOK_BPF:
+	case POLICY_HOOK_PERF:
+	case POLICY_HOOK_USERFAULTFD:
+	case POLICY_HOOK_KEYCTL:
+	case POLICY_HOOK_USERNS:
+	case POLICY_HOOK_IO_URING:
+	case POLICY_HOOK_CORE_SCHED:
+	case POLICY_HOOK_MOUNT_CALL:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* A program of ours was the wall: an LSM one, or one of the cgroup's that knows abstract names. */
 static bool must_be_told(const struct attack *a, int got, bool held)
 {
 	if (a->text && *a->text == '@')
 		return got == EPERM;
+	if (held && has_lsm && is_filters(a))
+		return true;
 	return held && a->hook && got == a->denied && got != a->walls;
 }
 
