@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/image/digest.h"
+#include "backends/store/digest.h"
 #include "backends/image/tarball.h"
 #include "backends/image/path.h"
 #include "engine/base/cleanup.h"
@@ -63,6 +63,7 @@ static int blob_file(struct blobs *blobs, struct tarball *tarball, struct archiv
 	struct import *in = blobs->in;
 	int64_t bytes = archive_entry_size(entry);
 	struct spool spool = { .blobs = blobs, .name = blob->name };
+	uint8_t taken[DIGEST_BYTES];
 	char file[16];
 	int r;
 
@@ -80,7 +81,8 @@ static int blob_file(struct blobs *blobs, struct tarball *tarball, struct archiv
 	if (!spool.digest)
 		return import_fail(in, ENOMEM, blob->name, "no memory");
 	r = tarball_data(tarball, blob->name, spool_write, &spool);
-	digest_text(spool.digest, blob->digest);
+	digest_take(spool.digest, taken);
+	digest_text(taken, blob->digest);
 	digest_free(spool.digest);
 	blob->bytes = spool.bytes;
 	if (r >= 0 && spool.bytes != (uint64_t)bytes)

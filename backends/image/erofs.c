@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/image/digest.h"
+#include "backends/store/digest.h"
 #include "backends/image/import.h"
 #include "engine/base/cleanup.h"
 
@@ -172,6 +172,7 @@ static int file_digest(int fd, struct image_record *record)
 {
 	char bytes[64 << 10];
 	struct digest *digest = digest_new();
+	uint8_t taken[DIGEST_BYTES];
 	ssize_t n;
 
 	if (!digest)
@@ -183,7 +184,8 @@ static int file_digest(int fd, struct image_record *record)
 	}
 	if (n < 0)
 		n = -errno;
-	digest_text(digest, record->digest);
+	digest_take(digest, taken);
+	digest_text(taken, record->digest);
 	digest_free(digest);
 	return (int)n;
 }

@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/image/digest.h"
+#include "backends/store/digest.h"
 #include "backends/image/import.h"
 #include "engine/base/cleanup.h"
 

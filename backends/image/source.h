@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <zlib.h>
 
-#include "backends/image/digest.h"
+#include "backends/store/digest.h"
 
 enum { SOURCE_BYTES = 128 << 10 };
 

@@ -78,8 +78,12 @@ int tarball_rest(struct tarball *t, char ret_digest[IMAGE_DIGEST_BYTES])
 		return import_fail(t->in, (int)-n, NULL,
 				   n == -EBADMSG ? "the gzip is damaged or cut off" :
 						   "the stream cannot be read");
-	if (t->source->digest)
-		digest_text(t->source->digest, ret_digest);
+	if (t->source->digest) {
+		uint8_t digest[DIGEST_BYTES];
+
+		digest_take(t->source->digest, digest);
+		digest_text(digest, ret_digest);
+	}
 	return 0;
 }
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/store/digest.h"
+
 enum {
 	TREE_NONE = UINT32_MAX,
 	TREE_NODES_MAX = 8 << 20,
@@ -21,7 +23,6 @@ enum {
 	TREE_XATTRS_BYTES_MAX = 60 << 10, /* of one node, names and values */
 	TREE_SEGMENTS_MAX = 1024,
 	TREE_BLOCK_BYTES = 4096,
-	DIGEST_BYTES = 32, /* SHA-256 */
 };
 
 enum tree_type {
