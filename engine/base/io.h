@@ -15,6 +15,7 @@
 struct io;
 struct io_op;
 struct mail;
+struct statx;
 struct world;
 
 enum {
@@ -32,6 +33,13 @@ struct io_op {
 	struct io_op *next;			 /* owned by the loop */
 	int res;				 /* owned by the loop */
 	uint32_t flags;				 /* IO_MORE while in done() */
+};
+
+/* Bytes of a file. */
+struct io_range {
+	void *buffer;
+	uint32_t bytes;
+	uint64_t offset;
 };
 
 /*
@@ -103,6 +111,8 @@ void io_random(struct io *io, void *ret_bytes, size_t bytes);
  * io_recvmsg() receives are close-on-exec.
  */
 void io_read(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
+/* Of a file, wherever its position is. */
+void io_read_at(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
@@ -125,6 +135,10 @@ void io_poll_once(struct io *io, struct io_op *op, int fd, uint32_t events);
  * hand, else by a thread of its own. `path` lives until done().
  */
 void io_open_folder(struct io *io, struct io_op *op, int folder_fd, const char *path);
+/* As above, of a file for reading, by a thread always: whose file systems may hang. No links. */
+void io_open_file(struct io *io, struct io_op *op, int folder_fd, const char *path);
+/* What an open descriptor is, by a thread. */
+void io_stat(struct io *io, struct io_op *op, int fd, struct statx *ret);
 /*
  * Closes by a thread of the kernel's: for descriptors whose end may wait for others, as a
  * terminal's does. The descriptor is gone when done() is called.

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <liburing.h>
+#include <linux/openat2.h>
 #include <sys/wait.h>
 
 #include "engine/base/io.h"
@@ -16,6 +17,11 @@ enum { OP_WAITID = 50 };
 void io_read(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes)
 {
 	io_uring_prep_read(io_sqe_for(io, op), fd, buffer, bytes, (uint64_t)-1);
+}
+
+void io_read_at(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_uring_prep_read(io_sqe_for(io, op), fd, range->buffer, range->bytes, range->offset);
 }
 
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes)
@@ -63,6 +69,26 @@ void io_open_folder(struct io *io, struct io_op *op, int folder_fd, const char *
 {
 	io_uring_prep_openat(io_sqe_for(io, op), folder_fd, path,
 			     O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+}
+
+void io_open_file(struct io *io, struct io_op *op, int folder_fd, const char *path)
+{
+	/* Non-blocking: the opening of what is no file must not wait for another end. */
+	static const struct open_how how = {
+		.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+	};
+	struct io_uring_sqe *sqe = io_sqe_for(io, op);
+
+	io_uring_prep_openat2(sqe, folder_fd, path, (struct open_how *)(uintptr_t)&how);
+	/* That the path is at hand says nothing of the file system's own opening. */
+	sqe->flags |= IOSQE_ASYNC;
+}
+
+void io_stat(struct io *io, struct io_op *op, int fd, struct statx *ret)
+{
+	io_uring_prep_statx(io_sqe_for(io, op), fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE,
+			    ret);
 }
 
 void io_close_fd(struct io *io, struct io_op *op, int fd)

@@ -24,6 +24,12 @@
 
 enum { IO_PEERS_MAX = 1024 };
 
+/*
+ * Threads of the kernel's for what may wait for a file system: more than a remote that hangs can
+ * hold, so that files elsewhere are still read. They are made as they are needed.
+ */
+enum { FILE_THREADS = 128 };
+
 /* Of one turn, for the callbacks of ops: as many at least, then until so long has passed. */
 enum { OPS_AT_LEAST = 4, OPS_NS = 100000 };
 
@@ -78,10 +84,12 @@ static int ring_open(struct io_uring *ring, uint32_t entries)
 			 IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CLAMP,
 		.cq_entries = entries * 4,
 	};
+	unsigned threads[] = { FILE_THREADS, 0 };
 	int r = io_uring_queue_init_params(entries, ring, &params);
 
 	if (r < 0)
 		return r;
+	(void)io_uring_register_iowq_max_workers(ring, threads); /* fewer otherwise */
 	(void)io_uring_register_ring_fd(ring); /* saves a look-up per turn; works without */
 	return 0;
 }
