@@ -11,9 +11,8 @@
 #include "engine/serve/remote.h"
 
 struct remote_class {
-	const char *
-		scheme; /* what an address begins with, and this is all of it that is not the kind's */
-	bool keeps_scheme; /* the kind is given the whole address */
+	const char *scheme; /* what an address begins with */
+	bool keeps_scheme;  /* it is part of what the kind is given */
 	int (*check)(const char *where, const char **ret_why);
 	int (*open)(const char *where, struct shard *shard, struct remote **ret);
 	/*
