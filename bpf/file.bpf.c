@@ -14,6 +14,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/lsm.bpf.h"
+#include "bpf/creation.bpf.h"
 #include "bpf/file_tell.bpf.h"
 #include "bpf/policy_path_hash.h"
 
@@ -212,10 +213,31 @@ static __always_inline int both(struct dentry *dentry, __u32 bits, __u32 hook)
 	return at_edge(dentry, bits, bits, hook);
 }
 
+/* Where the mount is on: a mask that is taken away shows what it hid. */
+static __always_inline struct dentry *mount_point(const struct vfsmount *of)
+{
+	const __u64 offset = bpf_core_field_offset(struct mount, mnt);
+	struct mount *mount = (struct mount *)((__u64)of - offset);
+
+	return BPF_CORE_READ(mount, mnt_mountpoint);
+}
+
+/* The mask over what is hidden shows nothing; who opens it has looked for that all the same. */
+static __always_inline int mask_check(const struct path *path, __u64 flags)
+{
+	const struct asked asked = { HIDE, HIDE, POLICY_HOOK_OPEN, flags };
+	struct vfsmount *of = path->mnt;
+
+	if (path->dentry != BPF_CORE_READ(of, mnt_root))
+		return 0;
+	return dentry_check(mount_point(of), &asked);
+}
+
 SEC("lsm/file_open")
 int BPF_PROG(dsec_file_open, struct file *file)
 {
 	struct asked asked = { HIDE, HIDE, POLICY_HOOK_OPEN, file->f_flags };
+	int r;
 
 	/* The mode has neither bit for O_ACCMODE, and O_TRUNC would copy the file up first. */
 	if (file->f_mode & FMODE_WRITING || file->f_flags & (OPENED_TO_WRITE | OPENED_TO_EMPTY))
@@ -223,7 +245,8 @@ int BPF_PROG(dsec_file_open, struct file *file)
 	if (file->f_flags & OPENED_TO_EXECUTE)
 		asked.here |= EXECUTE;
 	asked.below = asked.here;
-	return dentry_check(file->f_path.dentry, &asked);
+	r = dentry_check(file->f_path.dentry, &asked);
+	return r ? r : mask_check(&file->f_path, file->f_flags);
 }
 
 SEC("lsm/file_truncate")
@@ -271,22 +294,31 @@ int BPF_PROG(dsec_rmdir, const struct path *folder, struct dentry *dentry)
 	return both(dentry, WRITE | REPLACE | HIDE | ANCESTOR, POLICY_HOOK_REMOVE);
 }
 
+static __always_inline int creation_check(struct dentry *dentry)
+{
+	const int r = both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
+
+	if (!r)
+		creation_count(dentry);
+	return r;
+}
+
 SEC("lsm/path_mkdir")
 int BPF_PROG(dsec_mkdir, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
+	return creation_check(dentry);
 }
 
 SEC("lsm/path_mknod")
 int BPF_PROG(dsec_mknod, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
+	return creation_check(dentry);
 }
 
 SEC("lsm/path_symlink")
 int BPF_PROG(dsec_symlink, const struct path *folder, struct dentry *dentry)
 {
-	return both(dentry, WRITE | HIDE, POLICY_HOOK_CREATE);
+	return creation_check(dentry);
 }
 
 /* A second name would have none of the rules of the first. */
@@ -390,15 +422,6 @@ SEC("lsm/inode_listxattr")
 int BPF_PROG(dsec_lsxattr, struct dentry *dentry)
 {
 	return both(dentry, HIDE, POLICY_HOOK_STAT);
-}
-
-/* Where the mount is on: a mask that is taken away shows what it hid. */
-static __always_inline struct dentry *mount_point(const struct vfsmount *of)
-{
-	const __u64 offset = bpf_core_field_offset(struct mount, mnt);
-	struct mount *mount = (struct mount *)((__u64)of - offset);
-
-	return BPF_CORE_READ(mount, mnt_mountpoint);
 }
 
 /* Over the root of a mount, or a change of it: as over what it is on, of whatever file system. */

@@ -45,7 +45,7 @@ static const char *const map_names[GUARD_MAPS] = {
 	[GUARD_MAP_SANDBOXES] = "sandboxes",   [GUARD_MAP_POLICIES] = "policies",
 	[GUARD_MAP_RULES] = "rules",	       [GUARD_MAP_PATHS] = "paths",
 	[GUARD_MAP_IOCTLS] = "ioctls",	       [GUARD_MAP_FAMILIES] = "families",
-	[GUARD_MAP_UNIX_NAMES] = "unix_names",
+	[GUARD_MAP_UNIX_NAMES] = "unix_names", [GUARD_MAP_CREATIONS] = "creations",
 };
 
 int guard_lsm_open(char *log, size_t log_bytes, struct guard_lsm **ret)

@@ -15,7 +15,7 @@
 #endif
 
 enum {
-	POLICY_VERSION = 9,    /* grows with every change of a struct below */
+	POLICY_VERSION = 10,   /* grows with every change of a struct below */
 	POLICY_SLOT_DEPTH = 2, /* levels from the instance's root to a slot */
 	POLICY_SANDBOXES_MAX = 131072,
 	POLICY_SHARDS_MAX = 4096,
@@ -135,6 +135,25 @@ struct policy_refusal {
 	__u32 is_audit;
 };
 
+/*
+ * creations: policy_cgroup of a slot -> policy_creations: how fast it makes files, by churn_rule.h;
+ * the latest that made any. Where LSM programs are.
+ */
+struct policy_creations {
+	__u64 sandbox; /* whose it is: another's begins anew */
+	__u64 full_at_ns;
+	__u64 told_ns;
+};
+
+/* More files at once, and a second after that, are a storm; told once a second while it lasts. */
+enum {
+	POLICY_CREATIONS_MAX = 4096, /* slots seen last */
+	POLICY_CREATIONS_PER_S = 5000,
+	POLICY_CREATIONS_AT_ONCE = 50000,
+	POLICY_CREATIONS_TOLD_NS = 1000000000,
+};
+
+_Static_assert(sizeof(struct policy_creations) == 24, "no padding");
 _Static_assert(sizeof(struct policy_sandbox) == 32, "no padding");
 _Static_assert(sizeof(struct policy_summary) == 112, "no padding");
 _Static_assert(sizeof(struct policy_rule) == 112, "no padding");
@@ -355,7 +374,8 @@ enum policy_own_rule {
 	POLICY_RULE_EGRESS,			    /* nothing of the policy allows it */
 	POLICY_RULE_DNS,			    /* names are asked of the resolver alone */
 	POLICY_RULE_EGRESS_CAP,			    /* no more than the policy's caps */
-	POLICY_RULE_SOCKETS, /* no more sockets than a sandbox of network `shared` may have */
+	POLICY_RULE_SOCKETS,	/* no more sockets than a sandbox of network `shared` may have */
+	POLICY_RULE_FILE_STORM, /* watched: files are made faster than anybody's work does */
 	POLICY_RULES_END,
 };
 

@@ -26,3 +26,10 @@ RULES_HASH(paths, POLICY_PATHS_MAX, policy_path_key, policy_path);
 RULES_HASH(ioctls, POLICY_VALUES_MAX, policy_value_key, policy_refusal);
 RULES_HASH(families, POLICY_VALUES_MAX, policy_value_key, policy_refusal);
 RULES_HASH(unix_names, POLICY_VALUES_MAX, policy_name_key, policy_refusal);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, POLICY_CREATIONS_MAX);
+	__type(key, struct policy_cgroup);
+	__type(value, struct policy_creations);
+} creations SEC(".maps");

@@ -155,6 +155,8 @@ uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *
 	const enum dsec_anomaly which = rule_among(rules, violation);
 	uint32_t raised;
 
+	if (violation->rule == POLICY_RULE_FILE_STORM) /* allowed, too */
+		return rule_judge(state, rules, DSEC_ANOMALY_STORM, violation, times);
 	if (violation->verdict == POLICY_AUDITED)
 		return 0; /* it was allowed */
 	raised = rule_judge(state, rules, which, violation, times);

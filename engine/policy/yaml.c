@@ -173,16 +173,32 @@ static int event_take(struct yaml_text *yaml, const yaml_event_t *event,
 	}
 }
 
+/* The reader knows bytes only. */
+static yaml_mark_t mark_of_byte(const yaml_parser_t *parser)
+{
+	const unsigned char *at = parser->input.string.start, *end = parser->input.string.end;
+	yaml_mark_t mark = { .index = parser->problem_offset };
+
+	if (mark.index < (size_t)(end - at))
+		end = at + mark.index;
+	for (; at < end; at++) {
+		mark.line += *at == '\n';
+		mark.column = *at == '\n' ? 0 : mark.column + ((*at & 0xc0) != 0x80);
+	}
+	return mark;
+}
+
 static int parser_mistake(const yaml_parser_t *parser, struct policy_mistake *mistake)
 {
 	const char *problem = parser->problem ? parser->problem : "no YAML";
+	const yaml_mark_t at = parser->error == YAML_READER_ERROR ? mark_of_byte(parser) :
+								    parser->problem_mark;
 
 	if (parser->error == YAML_MEMORY_ERROR)
 		return -ENOMEM;
 	if (parser->error != YAML_READER_ERROR)
-		return mistake_at(mistake, &parser->problem_mark, problem);
-	/* The reader knows bytes only; what was read so far ends right before them. */
-	return mistake_at(mistake, &parser->mark, "not UTF-8, or a character YAML does not take");
+		return mistake_at(mistake, &at, problem);
+	return mistake_at(mistake, &at, "not UTF-8, or a character YAML does not take");
 }
 
 static int events_read(yaml_parser_t *parser, struct yaml_text *yaml,

@@ -18,7 +18,8 @@ struct tally {
 	const struct options *options;
 	struct session *session;
 	uint64_t created;
-	bool lost; /* an id could not be written to stdout */
+	uint32_t policy_version; /* of the last one */
+	bool lost;		 /* an id could not be written to stdout */
 };
 
 int64_t create_start(struct session *session, const char *image, uint32_t count,
@@ -112,6 +113,12 @@ static void created_show(struct tally *tally, const struct dsec_event *event)
 	if (network_lack(created->network_why))
 		report_note(options, "%s: network %s: %s: see dsecd --check, bpf-shared", id,
 			    network_name(created->network), network_lack(created->network_why));
+	if (created->rules_unenforced)
+		report_note(
+			options,
+			"%s: held by nothing: %u of its policy's rules, which this host does not "
+			"enforce or whose paths its image lacks: see --effective",
+			id, created->rules_unenforced);
 	if (!created->unenforced)
 		return;
 	limits_text(created->unenforced, limits);
@@ -121,6 +128,7 @@ static void created_show(struct tally *tally, const struct dsec_event *event)
 static void created_count(void *state, const struct dsec_event *event)
 {
 	struct tally *tally = state;
+	const struct dsec_created *created = event->body;
 
 	if (event->kind != DSEC_EV_CREATED)
 		return;
@@ -130,6 +138,7 @@ static void created_count(void *state, const struct dsec_event *event)
 		return;
 	}
 	tally->created++;
+	tally->policy_version = created ? created->policy : 0;
 	created_show(tally, event);
 }
 
@@ -181,6 +190,8 @@ static int create_all(struct session *session, const char *image)
 	if (tally.created < asked && asked > 1)
 		report_note(options, "create: %" PRIu64 " of %" PRIu64 " were created",
 			    tally.created, asked);
+	if (tally.created && options->effective)
+		(void)policy_tell_made(session, tally.policy_version); /* session->failure */
 	tally_tell(session, &tally, asked, clock_ms() - begun_ms);
 	return session->failure.code != DSEC_OK || tally.lost ? EXIT_TROUBLE : 0;
 }

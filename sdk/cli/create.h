@@ -8,3 +8,8 @@ int64_t create_start(struct session *session, const char *image, uint32_t count,
 		     uint32_t disconnect);
 /* One that was made goes again. 0, or -errno after a line on stderr. */
 int create_undo(struct session *session, struct dsec_id id);
+/*
+ * policy.c: what --policy says, rule by rule, and how it is enforced here, on stdout. version: of
+ * the policy that was given; another one that is there by now is told on stderr. The exit status.
+ */
+int policy_tell_made(struct session *session, uint32_t version);

@@ -192,6 +192,16 @@ static void network_show(const struct dsec_created *s)
 		     network_why_name(s->network_why), lack ? ": " : "", lack ? lack : "");
 }
 
+static void policy_show(const struct dsec_inspected *seen)
+{
+	(void)printf("%-12s ", "policy");
+	value_write(stdout, seen->policy);
+	(void)printf(", version %u", seen->settings.policy);
+	if (seen->settings.rules_unenforced)
+		(void)printf(", %u rules held by nothing", seen->settings.rules_unenforced);
+	(void)putchar('\n');
+}
+
 static void inspected_show(const struct dsec_inspected *seen)
 {
 	char integrity[INTEGRITY_TEXT_BYTES];
@@ -209,7 +219,7 @@ static void inspected_show(const struct dsec_inspected *seen)
 		return;
 	}
 	text_show("image", seen->image);
-	text_show("policy", seen->policy);
+	policy_show(seen);
 	(void)printf("%-12s %.*s%s%" PRIu64 "\n", "phase", (int)seen->phase.bytes,
 		     (const char *)seen->phase.data, seen->phase.bytes ? ", version " : "version ",
 		     seen->phase_version);

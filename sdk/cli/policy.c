@@ -1,4 +1,4 @@
-/* `dsec policy`: check, load, show, ls, diff and rm. Called by main.c. */
+/* `dsec policy`: check, load, show, ls, diff and rm. Called by main.c, and by create.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "sdk/cli/cleanup.h"
+#include "sdk/cli/create.h"
 #include "sdk/cli/json.h"
 #include "sdk/cli/services.h"
 #include "sdk/cli/session.h"
@@ -295,6 +296,28 @@ static int policy_tell(struct session *session, const struct subverb *sub, char 
 	(void)count;
 	if (!status)
 		status = told_show(session, sub->code, &told);
+	told_done(&told);
+	return status;
+}
+
+int policy_tell_made(struct session *session, uint32_t version)
+{
+	const char *name = session->options->policy;
+	struct told told = { .source = name ? name : "default" };
+	int status = source_ask(session, DSEC_POLICY_SHOW, &told);
+	long long now;
+
+	if (!status) {
+		now = json_integer_value(json_object_get(told.json, "version"));
+		if (now != version)
+			report_note(session->options,
+				    "%s is version %lld by now; what was made has version %u",
+				    told.source, now, version);
+		if (session->options->json)
+			(void)json_line(stdout, told.json); /* told at the end, by main() */
+		else
+			rules_show(told.json);
+	}
 	told_done(&told);
 	return status;
 }

@@ -113,6 +113,21 @@ Test(anomaly, a_write_to_what_is_judged_is_tampering_and_one_beside_it_is_not)
 	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1), 1u << DSEC_ANOMALY_DANGEROUS_IOCTL);
 }
 
+Test(anomaly, files_that_are_made_too_fast_are_a_storm_when_it_goes_on_and_refused_to_nobody)
+{
+	const uint32_t storm = 1u << DSEC_ANOMALY_STORM;
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_CREATE, 0);
+
+	v.rule = POLICY_RULE_FILE_STORM;
+	v.verdict = POLICY_AUDITED;
+	cr_expect_eq(judge(&state, &v, 7), 0, "seven seconds of it");
+	v.time_ns += (uint64_t)70 * SECOND_NS;
+	cr_expect_eq(judge(&state, &v, 7), 0, "and seven another time");
+	cr_expect_eq(judge(&state, &v, 1), storm);
+	cr_expect_eq(anomaly_taints(&anomaly_defaults, storm), 0, "a note");
+}
+
 Test(anomaly, a_storm_is_one_that_goes_on_and_bursts_far_apart_are_none)
 {
 	const uint32_t storm = 1u << DSEC_ANOMALY_STORM;

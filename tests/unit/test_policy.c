@@ -142,7 +142,12 @@ static const struct bad {
 	{ "? [a]\n: b\n", "1:3 a key is a word" },
 	{ "name: x\nfiles: {hide: [[[[[[[[/a]]]]]]]]}\n", "2:21 nested more than 8 deep" },
 	{ "name: x\nfiles: {hide: [/a\n", "3:1 did not find expected ',' or ']'" },
-	{ "name: \xff\n", "1:1 not UTF-8, or a character YAML does not take" },
+	{ "name: \xff\n", "1:7 not UTF-8, or a character YAML does not take" },
+	{ "name: a\nfiles: {hide: [/\u00fc\xfe]}\n",
+	  "2:18 not UTF-8, or a character YAML does not take" },
+	{ "name: a\nextends: \x01\n", "2:10 not UTF-8, or a character YAML does not take" },
+	{ "name: a\nsockets: {families: []}\n",
+	  "2:21 sockets.families: expected what may be, as unix" },
 };
 
 Test(policy, a_mistake_is_told_with_its_place_its_field_and_what_was_expected)

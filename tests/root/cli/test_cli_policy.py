@@ -119,6 +119,22 @@ class PolicyTest(EngineFixture):
         self.assertIn("dsec policy ls", ran.stderr.decode())
         self.assertIn("create.policy", self.ask("create", "small", "--policy", "Ke").stderr.decode())
 
+    def test_a_create_echoes_what_holds_and_what_nothing_holds(self):
+        told = self.load("echoed", "name: echoed\nfiles: {readonly: [/root], hide: [/nosuch]}\n")
+        ran = self.ask("create", "small", "--policy", "echoed", "--effective")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        sandbox, *rules = ran.stdout.decode().splitlines()
+        self.assertEqual("\n".join(rules) + "\n", self.good("policy", "show", "echoed", "--effective"))
+        shown = self.good("inspect", sandbox)
+        unheld = self.inspect(sandbox)["rules_unenforced"]
+        self.assertRegex(shown, rf"policy +echoed, version {told['version']}"
+                         + (f", {unheld} rules held by nothing\n" if unheld else "\n"))
+        self.assertEqual(f"held by nothing: {unheld} of" in ran.stderr.decode(), bool(unheld))
+        lines = self.good("create", "small", "--json", "--policy", "echoed", "--effective").splitlines()
+        echoed = json.loads(lines[1])
+        self.assertEqual((echoed["name"], echoed["version"]), ("echoed", told["version"]))
+        self.assertEqual([r["levels"] for r in echoed["rules"]], [r["levels"] for r in told["rules"]])
+
     def test_a_policy_bounds_the_network(self):
         ran = self.ask("create", "small", "--policy", "no-network", "--network", "private")
         self.assertEqual(ran.returncode, 125)
