@@ -66,11 +66,18 @@ int backend_egress_sweep(const char *instance);
 /* Before the shards start; it needs the ids of their cgroups. Borrowed. */
 void backend_node_guard(struct backend_node *node, struct guard *guard);
 void backend_node_close(struct backend_node *node);
+/* What an image file's table of devices names, in its order: files of contents. */
+struct backend_devices {
+	const int *fds; /* the caller's, and not needed once it is mounted */
+	uint32_t count;
+};
+
 /*
- * The one call that stands for an image store: a detached read-only mount of an image file.
- * -EMEDIUMTYPE: it is no regular file, or not EROFS.
+ * The one call that stands for an image store: a detached read-only mount of an image file. 1: its
+ * contents are read through the page cache, and so are in memory twice: a file system below has no
+ * direct reads. -EMEDIUMTYPE: it is no regular file, or not EROFS.
  */
-int backend_image_mount(const char *path, int *ret_mount_fd);
+int backend_image_mount(const char *path, const struct backend_devices *devices, int *ret_mount_fd);
 /* The shard's cgroup directory, made if absent. */
 int backend_shard_cgroup(struct backend_node *node, uint32_t shard, int *ret_fd, uint64_t *ret_id);
 /* Which limits cannot be enforced here: bits of enum box_limit, once a shard's cgroup was made. */

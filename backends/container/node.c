@@ -199,14 +199,29 @@ int backend_launcher_start(struct backend_node *node, uint32_t shard, int *ret_f
 	return launcher_start(&options, ret_fd, ret_pid);
 }
 
+/* Files are named by the descriptors that we hold: whatever became of their names. */
+static int file_set(int context, const char *key, int fd)
+{
+	char path[40];
+
+	(void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	return fsconfig(context, FSCONFIG_SET_STRING, key, path, 0) < 0 ? -errno : 0;
+}
+
 /* Straight from the file, without a loop device: Linux 6.12. */
-static int erofs_mount(const char *path, bool direct)
+static int erofs_mount(int image_fd, const struct backend_devices *devices, bool direct)
 {
 	auto_close int context = fsopen("erofs", FSOPEN_CLOEXEC);
-	int mount;
+	int mount, r;
 
-	if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
-	    fsconfig(context, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0 ||
+	if (context < 0)
+		return -errno;
+	r = file_set(context, "source", image_fd);
+	for (uint32_t i = 0; r >= 0 && i < devices->count; i++)
+		r = file_set(context, "device", devices->fds[i]);
+	if (r < 0)
+		return r;
+	if (fsconfig(context, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0 ||
 	    (direct && fsconfig(context, FSCONFIG_SET_FLAG, "directio", NULL, 0) < 0) ||
 	    fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return -errno;
@@ -225,25 +240,25 @@ static int image_file_open(const char *path)
 	return S_ISREG(st.st_mode) ? take_fd(&fd) : -EMEDIUMTYPE;
 }
 
-int backend_image_mount(const char *path, int *ret_mount_fd)
+int backend_image_mount(const char *path, const struct backend_devices *devices, int *ret_mount_fd)
 {
-	char source[40];
-	int mount;
+	int mount, is_cached = 0;
 	auto_close int fd = image_file_open(path);
 
 	if (fd < 0)
 		return fd;
-	(void)snprintf(source, sizeof source, "/proc/self/fd/%d", fd);
 	/* Direct reads keep the data in memory once; file systems without them refuse the flag. */
-	mount = erofs_mount(source, true);
-	if (mount < 0)
-		mount = erofs_mount(source, false);
+	mount = erofs_mount(fd, devices, true);
+	if (mount < 0) {
+		mount = erofs_mount(fd, devices, false);
+		is_cached = 1;
+	}
 	if (mount == -EINVAL || mount == -EUCLEAN || mount == -EBADMSG)
 		return -EMEDIUMTYPE;
 	if (mount < 0)
 		return mount;
 	*ret_mount_fd = mount;
-	return 0;
+	return is_cached;
 }
 
 /* ---- for the shards ---- */

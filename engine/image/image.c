@@ -20,9 +20,11 @@
 
 #include "backends/backend.h"
 #include "backends/image.h"
+#include "backends/store/erofs.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/control.h"
+#include "engine/serve/devices.h"
 #include "engine/shard.h"
 
 enum { OPEN_TRIES = 3 };
@@ -143,16 +145,13 @@ static void image_free(struct image_table *table, struct image *image)
 }
 
 /* The record of the very file that was identified; none is fine. */
-static int record_load(const char *path, struct image_record **ret)
+static int record_load(int fd, struct image_record **ret)
 {
-	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	auto_free struct image_record *record = calloc(1, sizeof *record);
 	int r;
 
 	if (!record)
 		return -ENOMEM;
-	if (fd < 0)
-		return 0; /* the mount says what is wrong */
 	r = image_size_check(fd);
 	if (r >= 0)
 		r = image_record_read(fd, record);
@@ -160,6 +159,36 @@ static int record_load(const char *path, struct image_record **ret)
 		return r == -ENODATA ? 0 : r;
 	*ret = take_ptr(record);
 	return 0;
+}
+
+static int devices_mount(const char *path, const struct erofs_table *table,
+			 const struct config *config, int *ret_mount_fd)
+{
+	struct devices devices;
+	int r = devices_open(config, table, &devices);
+
+	if (r < 0)
+		return r;
+	r = backend_image_mount(path, &devices.list, ret_mount_fd);
+	devices_close(&devices);
+	return r;
+}
+
+/* The record of the file, what it says of devices, and its mount. */
+static int image_read(struct image *image, const char *path, int *ret_mount_fd)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct erofs_table table = { 0 };
+	int r = 0;
+
+	if (fd >= 0) /* else the mount says what is wrong */
+		r = record_load(fd, &image->record);
+	if (r >= 0 && fd >= 0)
+		r = erofs_table_read(fd, &table);
+	if (r >= 0)
+		r = devices_mount(path, &table, image->node->config, ret_mount_fd);
+	erofs_table_done(&table);
+	return r;
 }
 
 /* One file for both the record and the mount, though it may be replaced at any time. */
@@ -171,12 +200,14 @@ static int image_load(struct image *image, const char *path, int *ret_mount_fd)
 		image->file = file_identify(path);
 		free(image->record);
 		image->record = NULL;
-		r = record_load(path, &image->record);
-		if (r >= 0)
-			r = backend_image_mount(path, &fd);
+		r = image_read(image, path, &fd);
 		if (r < 0)
 			return r;
 		if (file_is(&image->file, path)) {
+			if (r > 0)
+				log_info("image contents are in memory twice name=\"%s\": its file"
+					 " system has no direct reads, continuing",
+					 image->name);
 			*ret_mount_fd = fd;
 			return 0;
 		}

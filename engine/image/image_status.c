@@ -18,6 +18,7 @@ static const struct {
 	{ EMEDIUMTYPE, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
 	{ EBADMSG, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
 	{ ETXTBSY, DSEC_CONFLICT, "its file was written to in place, under sandboxes that use it" },
+	{ ENOMEDIUM, DSEC_FAILED, "contents of the image are not on this node: see the log" },
 	{ ENOTBLK, 0, "no image can be mounted from that file system: --images on ext4 or xfs" },
 };
 
