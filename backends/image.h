@@ -18,7 +18,8 @@ enum {
 	IMAGE_CWD_BYTES_MAX = 1024,
 	IMAGE_STRINGS_BYTES_MAX = 32 << 10, /* env, entrypoint and cmd together */
 	IMAGE_STRINGS_MAX = 512,
-	IMAGE_RECORD_BYTES_MAX = 256 << 10, /* all of it escaped */
+	IMAGE_RECORD_BYTES_MAX = 512 << 10, /* all of it escaped */
+	IMAGE_MANIFESTS_MAX = 128,
 };
 
 struct image_record {
@@ -31,17 +32,29 @@ struct image_record {
 	uint32_t layers;
 	uint32_t env_count, entrypoint_count, cmd_count;
 	uint32_t string_bytes;
-	char strings[IMAGE_STRINGS_BYTES_MAX]; /* env, entrypoint, cmd; each ends with NUL */
+	uint32_t manifest_count; /* 0: it was not made of the store's */
+	uint32_t segments;	 /* that it needs; image_segments_read() has them */
+	uint64_t segment_bytes;
+	char strings[IMAGE_STRINGS_BYTES_MAX];	    /* env, entrypoint, cmd; each ends with NUL */
+	uint8_t manifests[IMAGE_MANIFESTS_MAX][32]; /* what it is of, the lowest first: SHA-256 */
 };
+
+struct tree_segment;
 
 /* Of an open image file. -ENODATA: it has none; -EBADMSG: it is damaged, and must not be used. */
 int image_record_read(int fd, struct image_record *ret);
 /* -EBADMSG: it says of itself that it is larger than it is. What is no EROFS is fine here. */
 int image_size_check(int fd);
-/* As JSON; its bytes, or -ENOSPC, -EINVAL. */
+/* As JSON, without the segments; its bytes, or -ENOSPC, -EINVAL. */
 int image_record_text(const struct image_record *record, char *ret, size_t bytes);
-/* Behind the EROFS of `fd`, which has erofs_bytes. For the importer. */
-int image_record_write(int fd, const struct image_record *record);
+/* Behind the EROFS of `fd`, which has erofs_bytes. `segments`: as many as the record says. */
+int image_record_write(int fd, const struct image_record *record,
+		       const struct tree_segment *segments);
+/*
+ * The segments that its table of devices names, in its order; the caller frees them. As
+ * image_record_read(); none where an image was not made of the store's.
+ */
+int image_segments_read(int fd, struct tree_segment **ret, uint32_t *ret_count);
 
 /* ---- bringing an image in ---- */
 

@@ -224,7 +224,7 @@ int import_erofs(struct import *in, int out_fd)
 		return import_fail(in, errno, NULL, strerror(errno));
 	r = file_digest(file, &in->record);
 	if (r >= 0)
-		r = image_record_write(file, &in->record);
+		r = image_record_write(file, &in->record, NULL);
 	if (r >= 0 && (fchmod(file, 0644) < 0 || fsync(file) < 0 ||
 		       renameat(out_fd, UNFINISHED, out_fd, IMPORT_RESULT) < 0))
 		r = -errno;

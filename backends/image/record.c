@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "backends/image.h"
+#include "backends/store/digest.h"
+#include "backends/store/tree.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
 
@@ -28,6 +30,7 @@ struct footer {
 };
 
 _Static_assert(sizeof(struct footer) == 64, "no padding");
+_Static_assert(sizeof((struct image_record *)0)->manifests[0] == DIGEST_BYTES, "SHA-256");
 
 /* ---- writing ---- */
 
@@ -78,13 +81,45 @@ static int write_all(int fd, const void *bytes, size_t count, off_t at)
 	return 0;
 }
 
-int image_record_text(const struct image_record *record, char *ret, size_t bytes)
+static void digest_write(struct json_writer *w, const char *key, const uint8_t digest[DIGEST_BYTES])
+{
+	char text[DIGEST_TEXT_BYTES];
+
+	digest_text(digest, text);
+	json_string(w, key, text);
+}
+
+/* What it is made of. The table is for who mounts the file, not for who asks. */
+static void parts_write(struct json_writer *w, const struct image_record *record,
+			const struct tree_segment *table)
+{
+	json_array(w, "manifests");
+	for (uint32_t i = 0; i < record->manifest_count; i++)
+		digest_write(w, NULL, record->manifests[i]);
+	json_end(w);
+	json_unsigned(w, "segments", record->segments);
+	json_unsigned(w, "segment_bytes", record->segment_bytes);
+	if (!table)
+		return;
+	json_array(w, "segment_table");
+	for (uint32_t i = 0; i < record->segments; i++) {
+		json_object(w, NULL);
+		digest_write(w, "digest", table[i].digest);
+		digest_write(w, "chunks", table[i].chunks);
+		json_unsigned(w, "bytes", table[i].bytes);
+		json_end(w);
+	}
+	json_end(w);
+}
+
+static int text_write(const struct image_record *record, const struct tree_segment *table,
+		      char *ret, size_t bytes)
 {
 	struct json_writer w;
 	const char *at;
 	int r;
 
-	if (!strings_are_whole(record))
+	if (!strings_are_whole(record) || record->manifest_count > IMAGE_MANIFESTS_MAX)
 		return -EINVAL;
 	json_open(&w, ret, bytes);
 	json_object(&w, NULL);
@@ -99,18 +134,26 @@ int image_record_text(const struct image_record *record, char *ret, size_t bytes
 	at = list_write(&w, "env", record->strings, record->env_count);
 	at = list_write(&w, "entrypoint", at, record->entrypoint_count);
 	(void)list_write(&w, "cmd", at, record->cmd_count);
+	if (record->manifest_count)
+		parts_write(&w, record, table);
 	json_end(&w);
 	r = json_close(&w);
 	return r < 0 ? r : (int)w.bytes;
 }
 
-int image_record_write(int fd, const struct image_record *record)
+int image_record_text(const struct image_record *record, char *ret, size_t bytes)
+{
+	return text_write(record, NULL, ret, bytes);
+}
+
+int image_record_write(int fd, const struct image_record *record,
+		       const struct tree_segment *segments)
 {
 	struct footer footer = { .magic = FOOTER_MAGIC,
 				 .erofs_bytes = record->erofs_bytes,
 				 .version = 1 };
 	auto_free char *text = malloc(IMAGE_RECORD_BYTES_MAX);
-	int r = text ? image_record_text(record, text, IMAGE_RECORD_BYTES_MAX) : -ENOMEM;
+	int r = text ? text_write(record, segments, text, IMAGE_RECORD_BYTES_MAX) : -ENOMEM;
 
 	if (r < 0)
 		return r;
@@ -164,6 +207,40 @@ static int list_read(const struct json_value *object, const char *key, struct im
 	return 0;
 }
 
+static int digest_read(const struct json_value *value, uint8_t ret[DIGEST_BYTES])
+{
+	char text[DIGEST_TEXT_BYTES];
+
+	return value->kind == JSON_STRING && json_to_string(value, text, sizeof text) >= 0 &&
+			       digest_text_parse(text, ret) ?
+		       0 :
+		       -EBADMSG;
+}
+
+/* Of the store's; what was made before it has none. */
+static int parts_read(const struct json_value *object, struct image_record *record)
+{
+	struct json_value list, item;
+	size_t cursor = 0;
+	uint64_t segments;
+	int r = json_member(object, "manifests", &list);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0 || list.kind != JSON_ARRAY)
+		return -EBADMSG;
+	while (json_next(&list, &cursor, &item) >= 0)
+		if (record->manifest_count == IMAGE_MANIFESTS_MAX ||
+		    digest_read(&item, record->manifests[record->manifest_count++]) < 0)
+			return -EBADMSG;
+	if (!record->manifest_count || number_read(object, "segments", &segments) < 0 ||
+	    segments > TREE_SEGMENTS_MAX ||
+	    number_read(object, "segment_bytes", &record->segment_bytes) < 0)
+		return -EBADMSG;
+	record->segments = (uint32_t)segments;
+	return 0;
+}
+
 static int record_parse(const struct json_value *object, struct image_record *record)
 {
 	uint64_t layers;
@@ -183,7 +260,7 @@ static int record_parse(const struct json_value *object, struct image_record *re
 	    list_read(object, "entrypoint", record, &record->entrypoint_count) < 0 ||
 	    list_read(object, "cmd", record, &record->cmd_count) < 0)
 		return -EBADMSG;
-	return 0;
+	return parts_read(object, record);
 }
 
 /* The beginning of an EROFS, as far as it says how large that is. */
@@ -219,10 +296,10 @@ int image_size_check(int fd)
 	return 0;
 }
 
-int image_record_read(int fd, struct image_record *ret)
+/* Into memory that the caller frees; `ret` points there. */
+static int object_read(int fd, char **ret_text, struct json_value *ret, uint64_t *ret_erofs_bytes)
 {
 	struct footer footer;
-	struct json_value object;
 	struct stat st;
 	uint64_t before;
 
@@ -237,17 +314,79 @@ int image_record_read(int fd, struct image_record *ret)
 	    footer.record_bytes > before || footer.erofs_bytes != before - footer.record_bytes)
 		return -EBADMSG;
 	auto_free char *text = malloc(footer.record_bytes + 1);
-	auto_free struct image_record *record = calloc(1, sizeof *record);
-
-	if (!text || !record)
+	if (!text)
 		return -ENOMEM;
 	if (pread(fd, text, footer.record_bytes, (off_t)footer.erofs_bytes) !=
 		    (ssize_t)footer.record_bytes ||
-	    json_parse(text, footer.record_bytes, &object) < 0 || object.kind != JSON_OBJECT)
+	    json_parse(text, footer.record_bytes, ret) < 0 || ret->kind != JSON_OBJECT)
 		return -EBADMSG;
-	if (record_parse(&object, record) < 0)
-		return -EBADMSG;
-	record->erofs_bytes = footer.erofs_bytes;
-	*ret = *record;
+	*ret_text = take_ptr(text);
+	*ret_erofs_bytes = footer.erofs_bytes;
 	return 0;
+}
+
+int image_record_read(int fd, struct image_record *ret)
+{
+	auto_free struct image_record *record = calloc(1, sizeof *record);
+	auto_free char *text = NULL;
+	struct json_value object;
+	int r = record ? object_read(fd, &text, &object, &record->erofs_bytes) : -ENOMEM;
+
+	if (r >= 0)
+		r = record_parse(&object, record);
+	if (r >= 0)
+		*ret = *record;
+	return r;
+}
+
+static int segment_read(const struct json_value *item, struct tree_segment *ret)
+{
+	struct json_value digest, chunks;
+
+	if (item->kind != JSON_OBJECT || json_member(item, "digest", &digest) < 0 ||
+	    digest_read(&digest, ret->digest) < 0 || json_member(item, "chunks", &chunks) < 0 ||
+	    digest_read(&chunks, ret->chunks) < 0 || number_read(item, "bytes", &ret->bytes) < 0 ||
+	    !ret->bytes || ret->bytes % TREE_BLOCK_BYTES || ret->bytes > INT64_MAX)
+		return -EBADMSG;
+	return 0;
+}
+
+static int table_read(const struct json_value *object, struct tree_segment **ret,
+		      uint32_t *ret_count)
+{
+	struct json_value list, item;
+	size_t cursor = 0;
+	uint64_t count;
+	uint32_t at = 0;
+	int r = json_member(object, "segment_table", &list);
+
+	if (r == -ENOENT) {
+		*ret = NULL;
+		*ret_count = 0;
+		return 0;
+	}
+	if (r < 0 || list.kind != JSON_ARRAY || number_read(object, "segments", &count) < 0 ||
+	    count > TREE_SEGMENTS_MAX)
+		return -EBADMSG;
+	auto_free struct tree_segment *segments = calloc(count + 1, sizeof *segments);
+	if (!segments)
+		return -ENOMEM;
+	while (json_next(&list, &cursor, &item) >= 0)
+		if (at == count || segment_read(&item, &segments[at++]) < 0)
+			return -EBADMSG;
+	if (at != count)
+		return -EBADMSG;
+	*ret = take_ptr(segments);
+	*ret_count = at;
+	return 0;
+}
+
+int image_segments_read(int fd, struct tree_segment **ret, uint32_t *ret_count)
+{
+	auto_free char *text = NULL;
+	struct json_value object;
+	uint64_t erofs_bytes;
+	int r = object_read(fd, &text, &object, &erofs_bytes);
+
+	return r < 0 ? r : table_read(&object, ret, ret_count);
 }

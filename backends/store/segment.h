@@ -19,10 +19,13 @@ enum {
 	SEGMENT_CHUNK_BYTES = 64 << 10,
 };
 
-/* Written in order, into files of a directory; what is unfinished has no name that counts. */
+struct batch;
+
+/* Written in order; what is unfinished has no name. */
 struct segment_writer;
 
-int segment_writer_new(int directory_fd, struct segment_writer **ret);
+/* Into that batch. Where so much comes that there would be too many, segments are larger. */
+int segment_writer_new(struct batch *batch, uint64_t content_bytes, struct segment_writer **ret);
 void segment_writer_free(struct segment_writer *writer);
 /* What becomes of a part of a file: whole blocks of one segment. */
 struct segment_source {
@@ -31,9 +34,17 @@ struct segment_source {
 	uint64_t together; /* so much of its file comes, this and what follows: in one segment */
 };
 
-/* Where it is. `segment` counts this writer's; digests are known after segment_writer_end(). */
+/* Where it is. `segment` counts this writer's. -EBADMSG: the source ends before. */
 int segment_add(struct segment_writer *writer, const struct segment_source *source,
 		struct tree_extent *ret);
-/* All are synced and blobs of the store. `ret`, by their numbers: the caller frees it. */
+/*
+ * All are in the batch, with their chunk tables. `ret`, by their numbers: the caller frees it. The
+ * writer is only good to be freed then.
+ */
 int segment_writer_end(struct segment_writer *writer, struct tree_segment **ret,
 		       uint32_t *ret_count);
+/* Of a whole segment: its chunk table's bytes. */
+static inline uint64_t segment_table_bytes(uint64_t segment_bytes)
+{
+	return (segment_bytes + SEGMENT_CHUNK_BYTES - 1) / SEGMENT_CHUNK_BYTES * DIGEST_BYTES;
+}

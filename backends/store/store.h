@@ -33,8 +33,10 @@ struct store {
 	int lock_fd;	  /* held shared, or exclusive */
 };
 
-/* Of an open directory, which stays the caller's; made where it is new. */
+/* Of an open directory, which stays the caller's; made where it is new. It waits while gc runs. */
 int store_open(int directory_fd, struct store *ret);
+/* From shared to exclusive. -EBUSY: others work with it; the lock may be lost then. */
+int store_lock_alone(const struct store *store);
 void store_close(struct store *store);
 
 /* ---- blobs ---- */
@@ -48,9 +50,21 @@ int store_blob_read(const struct store *store, const uint8_t digest[DIGEST_BYTES
 int store_blob_write(const struct store *store, const void *bytes, size_t count,
 		     uint8_t ret[DIGEST_BYTES]);
 
+struct store_manifest;
+
+/* Checked; the caller has store_manifest_done() to call. -ENOENT, -EBADMSG. */
+int store_manifest_load(const struct store *store, const uint8_t digest[DIGEST_BYTES],
+			struct store_manifest *ret);
+/* Its tree, which needs the segments that the manifest names and no others. */
+int store_tree_load(const struct store *store, const struct store_manifest *manifest,
+		    struct tree **ret);
+
 /* ---- one funnel for all that makes images ---- */
 
-/* What the sealer is given: a tree whose extents lie in one file of raw contents (segment 0). */
+/*
+ * What the sealer is given: a tree whose extents lie in one file of raw contents (segment 0). The
+ * tree is changed: its segments are the store's afterwards, and its digests are right.
+ */
 struct seal {
 	struct tree *tree;
 	int raw_fd;
@@ -63,7 +77,7 @@ struct seal {
 struct sealed {
 	uint8_t manifest[DIGEST_BYTES];
 	uint64_t new_bytes, shared_bytes; /* of contents: stored now, or there before */
-	uint64_t content_bytes, files;
+	uint64_t content_bytes, files;	  /* of contents: a file of several names once */
 };
 
 /*

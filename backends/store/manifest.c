@@ -1,0 +1,223 @@
+/*
+ * Manifests of the store. Called by the sealer, by composing, gc, verify, push and pull. Must hold:
+ * the same manifest gives the same text; what is parsed came from anywhere, is bounded and says all
+ * that a manifest must say.
+ */
+#include "backends/store/manifest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/store/segment.h"
+#include "backends/store/store.h"
+#include "engine/base/cleanup.h"
+#include "engine/base/json.h"
+
+#define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
+#define CONFIG_TYPE   "application/vnd.oci.image.config.v1+json"
+#define NOTE_SOURCE   "dsec.source"
+#define NOTE_LAYERS   "dsec.layers"
+
+void store_manifest_done(struct store_manifest *manifest)
+{
+	free(manifest->segments);
+	memset(manifest, 0, sizeof *manifest);
+}
+
+/* ---- writing ---- */
+
+static void blob_write(struct json_writer *w, const char *key, const char *type,
+		       const struct store_blob *blob)
+{
+	char text[DIGEST_TEXT_BYTES];
+
+	digest_text(blob->digest, text);
+	json_object(w, key);
+	json_string(w, "mediaType", type);
+	json_string(w, "digest", text);
+	json_unsigned(w, "size", blob->bytes);
+	json_end(w);
+}
+
+static struct store_blob blob_of(const uint8_t digest[DIGEST_BYTES], uint64_t bytes)
+{
+	struct store_blob blob = { .bytes = bytes };
+
+	memcpy(blob.digest, digest, DIGEST_BYTES);
+	return blob;
+}
+
+static void layers_write(struct json_writer *w, const struct store_manifest *manifest)
+{
+	blob_write(w, NULL, STORE_TREE_TYPE, &manifest->tree);
+	for (uint32_t i = 0; i < manifest->segment_count; i++) {
+		const struct tree_segment *s = &manifest->segments[i];
+		struct store_blob table = blob_of(s->chunks, segment_table_bytes(s->bytes));
+		struct store_blob segment = blob_of(s->digest, s->bytes);
+
+		blob_write(w, NULL, STORE_CHUNKS_TYPE, &table);
+		blob_write(w, NULL, STORE_SEGMENT_TYPE, &segment);
+	}
+}
+
+int store_manifest_text(const struct store_manifest *manifest, char **ret, size_t *ret_bytes)
+{
+	auto_free char *text = malloc(STORE_MANIFEST_BYTES_MAX);
+	struct json_writer w;
+	char layers[12];
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	json_open(&w, text, STORE_MANIFEST_BYTES_MAX);
+	json_object(&w, NULL);
+	json_unsigned(&w, "schemaVersion", 2);
+	json_string(&w, "mediaType", MANIFEST_TYPE);
+	json_string(&w, "artifactType", STORE_ARTIFACT);
+	blob_write(&w, "config", CONFIG_TYPE, &manifest->config);
+	json_array(&w, "layers");
+	layers_write(&w, manifest);
+	json_end(&w);
+	json_object(&w, "annotations");
+	json_string(&w, NOTE_SOURCE, manifest->source);
+	(void)snprintf(layers, sizeof layers, "%u", manifest->layers);
+	json_string(&w, NOTE_LAYERS, layers);
+	json_end(&w);
+	json_end(&w);
+	r = json_close(&w);
+	if (r < 0)
+		return r == -ENOSPC ? -E2BIG : r;
+	*ret_bytes = w.bytes;
+	*ret = take_ptr(text);
+	return 0;
+}
+
+/* ---- reading ---- */
+
+static bool member_is(const struct json_value *object, const char *key, const char *wanted)
+{
+	struct json_value value;
+	char text[128];
+
+	return json_member(object, key, &value) >= 0 && value.kind == JSON_STRING &&
+	       json_to_string(&value, text, sizeof text) >= 0 && !strcmp(text, wanted);
+}
+
+static int blob_parse(const struct json_value *value, const char *type, struct store_blob *ret)
+{
+	struct json_value member;
+	char text[DIGEST_TEXT_BYTES];
+
+	if (value->kind != JSON_OBJECT || !member_is(value, "mediaType", type) ||
+	    json_member(value, "digest", &member) < 0 || member.kind != JSON_STRING ||
+	    json_to_string(&member, text, sizeof text) < 0 ||
+	    !digest_text_parse(text, ret->digest) || json_member(value, "size", &member) < 0 ||
+	    json_to_unsigned(&member, &ret->bytes) < 0 || ret->bytes > INT64_MAX)
+		return -EBADMSG;
+	return 0;
+}
+
+static int segment_parse(const struct json_value *layers, size_t *cursor,
+			 const struct json_value *first, struct tree_segment *ret)
+{
+	struct store_blob table, segment;
+	struct json_value value;
+
+	if (blob_parse(first, STORE_CHUNKS_TYPE, &table) < 0 ||
+	    json_next(layers, cursor, &value) < 0 ||
+	    blob_parse(&value, STORE_SEGMENT_TYPE, &segment) < 0 || !segment.bytes ||
+	    segment.bytes % TREE_BLOCK_BYTES || table.bytes != segment_table_bytes(segment.bytes))
+		return -EBADMSG;
+	memcpy(ret->digest, segment.digest, DIGEST_BYTES);
+	memcpy(ret->chunks, table.digest, DIGEST_BYTES);
+	ret->bytes = segment.bytes;
+	return 0;
+}
+
+static int layers_parse(const struct json_value *layers, struct store_manifest *manifest,
+			const char **ret_why)
+{
+	struct json_value value;
+	size_t cursor = 0;
+
+	*ret_why = "layers: its first is no tree";
+	if (layers->kind != JSON_ARRAY || json_next(layers, &cursor, &value) < 0 ||
+	    blob_parse(&value, STORE_TREE_TYPE, &manifest->tree) < 0 ||
+	    manifest->tree.bytes > STORE_TREE_BYTES_MAX)
+		return -EBADMSG;
+	manifest->segments = calloc(TREE_SEGMENTS_MAX, sizeof *manifest->segments);
+	if (!manifest->segments)
+		return -ENOMEM;
+	while (json_next(layers, &cursor, &value) >= 0) {
+		*ret_why = "layers: too many segments";
+		if (manifest->segment_count == TREE_SEGMENTS_MAX)
+			return -EBADMSG;
+		*ret_why = "layers: no chunk table with its segment";
+		if (segment_parse(layers, &cursor, &value,
+				  &manifest->segments[manifest->segment_count]) < 0)
+			return -EBADMSG;
+		manifest->segment_count++;
+	}
+	return 0;
+}
+
+static int notes_parse(const struct json_value *object, struct store_manifest *manifest)
+{
+	struct json_value notes, value;
+	char layers[12];
+	char *end;
+
+	if (json_member(object, "annotations", &notes) < 0 || notes.kind != JSON_OBJECT ||
+	    json_member(&notes, NOTE_SOURCE, &value) < 0 || value.kind != JSON_STRING ||
+	    json_to_string(&value, manifest->source, sizeof manifest->source) < 0 ||
+	    json_member(&notes, NOTE_LAYERS, &value) < 0 || value.kind != JSON_STRING ||
+	    json_to_string(&value, layers, sizeof layers) <= 0 ||
+	    strspn(layers, "0123456789") != strlen(layers))
+		return -EBADMSG;
+	manifest->layers = (uint32_t)strtoul(layers, &end, 10);
+	return 0;
+}
+
+static int parts_parse(const char *text, size_t bytes, struct store_manifest *manifest,
+		       const char **ret_why)
+{
+	struct json_value object, value;
+
+	*ret_why = "no JSON object";
+	if (bytes > STORE_MANIFEST_BYTES_MAX || json_parse(text, bytes, &object) < 0 ||
+	    object.kind != JSON_OBJECT)
+		return -EBADMSG;
+	*ret_why = "artifactType";
+	if (!member_is(&object, "artifactType", STORE_ARTIFACT))
+		return -EBADMSG;
+	*ret_why = "config";
+	if (json_member(&object, "config", &value) < 0 ||
+	    blob_parse(&value, CONFIG_TYPE, &manifest->config) < 0 ||
+	    manifest->config.bytes > STORE_CONFIG_BYTES_MAX)
+		return -EBADMSG;
+	*ret_why = "annotations";
+	if (notes_parse(&object, manifest) < 0)
+		return -EBADMSG;
+	*ret_why = "layers";
+	if (json_member(&object, "layers", &value) < 0)
+		return -EBADMSG;
+	return layers_parse(&value, manifest, ret_why);
+}
+
+int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *ret,
+			 const char **ret_why)
+{
+	struct store_manifest manifest = { 0 };
+	const char *why;
+	int r = parts_parse(text, bytes, &manifest, &why);
+
+	if (r < 0) {
+		store_manifest_done(&manifest);
+		*ret_why = r == -EBADMSG ? why : "no memory";
+		return r;
+	}
+	*ret = manifest;
+	return 0;
+}

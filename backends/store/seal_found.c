@@ -1,0 +1,190 @@
+/*
+ * What of a tree's files the store has already. Called by seal.c. Must hold: the index only says
+ * where to look; what is used was compared, byte by byte, and its segment is whole.
+ */
+#include "backends/store/seal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backends/store/file.h"
+#include "backends/store/segment.h"
+#include "engine/base/cleanup.h"
+
+static int found_add(struct sealing *s, uint32_t file, const struct place *place)
+{
+	struct seal_found *found;
+	uint32_t at;
+	int r = digest_set_add(&s->found_set, place->segment.digest, &at);
+
+	if (r < 0)
+		return r;
+	if (at >= s->found_size) {
+		uint32_t size = s->found_size ? s->found_size * 2 : 64;
+
+		found = realloc(s->found, size * sizeof *found);
+		if (!found)
+			return -ENOMEM;
+		s->found = found;
+		s->found_size = size;
+	}
+	found = &s->found[at];
+	if (r > 0) {
+		memset(found, 0, sizeof *found);
+		found->segment = place->segment;
+		found->first = SEAL_NONE;
+	}
+	s->files[file].next = found->first;
+	s->files[file].block = place->block;
+	found->first = file;
+	found->bytes += s->files[file].blocks * TREE_BLOCK_BYTES;
+	return 0;
+}
+
+static bool place_fits(const struct place *place, const struct seal_file *file)
+{
+	return place->blocks == file->blocks && !(place->segment.bytes % TREE_BLOCK_BYTES) &&
+	       ((uint64_t)place->block + place->blocks) * TREE_BLOCK_BYTES <= place->segment.bytes;
+}
+
+static int places_find(struct sealing *s)
+{
+	struct index index;
+	int r = index_open(s->store->fd, &index);
+
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; r >= 0 && i < s->file_count; i++) {
+		const struct tree_node *node = &s->seal->tree->nodes[s->files[i].node];
+		struct place place;
+
+		if (s->files[i].same != SEAL_NONE)
+			continue;
+		r = index_find(&index, node->digest, &place);
+		if (r == -ENOENT)
+			r = 0;
+		else if (r >= 0 && place_fits(&place, &s->files[i]))
+			r = found_add(s, i, &place);
+	}
+	index_close(&index);
+	return r;
+}
+
+/* ---- which segments ---- */
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct seal_found *one = *(const struct seal_found *const *)a;
+	const struct seal_found *two = *(const struct seal_found *const *)b;
+
+	if (one->bytes != two->bytes)
+		return one->bytes > two->bytes ? -1 : 1;
+	return memcmp(one->segment.digest, two->segment.digest, DIGEST_BYTES);
+}
+
+static int found_choose(struct sealing *s)
+{
+	uint32_t count = s->found_set.count, used = 0;
+	auto_free struct seal_found **order = calloc(count + 1, sizeof(struct seal_found *));
+
+	if (!order)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		order[i] = &s->found[i];
+	qsort(order, count, sizeof(struct seal_found *), by_bytes);
+	for (uint32_t i = 0; i < count && used < SEAL_FOUND_MAX; i++) {
+		order[i]->used = order[i]->bytes >= order[i]->segment.bytes / SEAL_PART_MIN;
+		used += order[i]->used;
+	}
+	return 0;
+}
+
+/* ---- comparing ---- */
+
+/* 1: they are the same. */
+static int bytes_compare(struct sealing *s, int segment_fd, uint64_t raw_at, uint64_t there,
+			 uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes;) {
+		size_t take = bytes - at < SEAL_BUFFER_BYTES ? bytes - at : SEAL_BUFFER_BYTES;
+		int r = file_read(s->seal->raw_fd, s->buffer, take, raw_at + at);
+
+		if (r < 0)
+			return r;
+		if (file_read(segment_fd, s->other, take, there + at) < 0 ||
+		    memcmp(s->buffer, s->other, take) != 0)
+			return 0; /* as good as not there: it is stored */
+		at += take;
+	}
+	return 1;
+}
+
+static int file_compare(struct sealing *s, int segment_fd, const struct seal_file *file)
+{
+	const struct tree *tree = s->seal->tree;
+	const struct tree_node *node = &tree->nodes[file->node];
+	uint64_t there = (uint64_t)file->block * TREE_BLOCK_BYTES;
+	int same = 1;
+
+	for (uint32_t i = 0; same > 0 && i < node->extents; i++) {
+		const struct tree_extent *extent = &tree->extents[node->extent + i];
+
+		same = bytes_compare(s, segment_fd, (uint64_t)extent->block * TREE_BLOCK_BYTES,
+				     there, seal_extent_bytes(node, extent));
+		there += (uint64_t)extent->blocks * TREE_BLOCK_BYTES;
+	}
+	return same;
+}
+
+static bool blob_is(const struct store *store, const uint8_t digest[DIGEST_BYTES], uint64_t bytes,
+		    int *ret_fd)
+{
+	struct stat st;
+	int fd;
+
+	if (store_blob_open(store, digest, &fd) < 0)
+		return false;
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes) {
+		(void)close(fd); /* was not read */
+		return false;
+	}
+	*ret_fd = fd;
+	return true;
+}
+
+static int found_compare(struct sealing *s, uint32_t at)
+{
+	const struct seal_found *found = &s->found[at];
+	auto_close int segment = -1;
+	auto_close int table = -1;
+	uint32_t next;
+	int r = 0;
+
+	if (!blob_is(s->store, found->segment.digest, found->segment.bytes, &segment) ||
+	    !blob_is(s->store, found->segment.chunks, segment_table_bytes(found->segment.bytes),
+		     &table))
+		return 0;
+	for (uint32_t i = found->first; r >= 0 && i != SEAL_NONE; i = next) {
+		next = s->files[i].next;
+		r = file_compare(s, segment, &s->files[i]);
+		if (r > 0)
+			s->files[i].found = at;
+		if (r >= 0)
+			r = seal_tell(s, 0, 0);
+	}
+	return r;
+}
+
+int seal_files_find(struct sealing *s)
+{
+	int r = places_find(s);
+
+	if (r >= 0)
+		r = found_choose(s);
+	for (uint32_t i = 0; r >= 0 && i < s->found_set.count; i++)
+		if (s->found[i].used)
+			r = found_compare(s, i);
+	return r;
+}
