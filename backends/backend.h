@@ -317,6 +317,14 @@ struct box_narrow {
 	void (*done)(struct box_narrow *narrow, int error);
 };
 
+/* A box that is held still while what it wrote is read: of its caller until it is thawed. */
+struct box_freeze {
+	int upper_fd;	  /* done: the directory of what it wrote, done()'s to close; or -1 */
+	uint32_t id_base; /* the first host uid and gid of its range of 65,536 */
+	/* -ETIMEDOUT: something in it does not stop; -ESRCH, -EPIPE: it died, or may have. */
+	void (*done)(struct box_freeze *freeze, int error);
+};
+
 /* About a port on the loopback of a box: of its caller until done(). */
 struct box_port {
 	struct box *box;
@@ -366,6 +374,14 @@ struct backend_class {
 	int (*box_clear)(struct box *box, struct box_clear *clear);
 	/* The same. -EOPNOTSUPP: nothing here takes a network away. */
 	int (*box_narrow)(struct box *box, struct box_narrow *narrow);
+	/*
+	 * done() follows if 0. Where that says 0 nobody in the box runs until box_thaw(), which
+	 * must come; it may die and be unwound, and gone() waits until it was thawed. No run begins
+	 * meanwhile.
+	 */
+	int (*box_freeze)(struct box *box, struct box_freeze *freeze);
+	/* done() follows if 0, with 0. -ENOMEM: ask again. */
+	int (*box_thaw)(struct box *box, struct box_freeze *freeze);
 	/* Its phase is of that version now, with the policy it has. At once; -ESRCH: it died. */
 	int (*box_phase)(struct box *box, uint32_t version);
 	/* -ENOENT: it has none. */

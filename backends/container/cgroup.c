@@ -380,6 +380,42 @@ long cgroup_kill(struct worker *w)
 	return r < 0 ? r : group_wait(w, group, limit_end_us(w));
 }
 
+long cgroup_thaw(struct worker *w)
+{
+	char group[WORKER_PATH_BYTES];
+	long r;
+
+	group_path(w, group);
+	r = TRY(FREEZE, group_write(w, group, "cgroup.freeze", "0"));
+	return r == -ENOENT ? 0 : r;
+}
+
+static long group_freeze(struct worker *w, const char *group)
+{
+	const uint64_t end_us = limit_end_us(w);
+	struct group_state state = { false, false };
+	uint32_t pause_us = WAIT_US_MIN;
+	long r = TRY(FREEZE, group_write(w, group, "cgroup.freeze", "1"));
+
+	while (r >= 0 && (r = group_look(w, group, &state)) >= 0 && !state.is_frozen)
+		if (!wait_more(end_us, &pause_us))
+			return -ETIMEDOUT;
+	return r;
+}
+
+long cgroup_freeze(struct worker *w)
+{
+	char group[WORKER_PATH_BYTES];
+	long r;
+
+	group_path(w, group);
+	r = group_freeze(w, group);
+	if (r < 0)
+		(void)cgroup_thaw(w); /* what failed is told; the engine thaws again */
+	w->attempt.step = LAUNCH_STEP_FREEZE;
+	return r;
+}
+
 /* Call visit for each leaf of the slot until it fails. */
 static long leaves_visit(struct worker *w, long (*visit)(struct worker *w, const char *leaf))
 {

@@ -13,7 +13,12 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/pool.h"
 
-enum { SPAWN_LIMIT_MS = 2000, RUN_START_LIMIT_MS = 2000, KILL_LIMIT_MS = 2000 };
+enum {
+	SPAWN_LIMIT_MS = 2000,
+	RUN_START_LIMIT_MS = 2000,
+	KILL_LIMIT_MS = 2000,
+	FREEZE_LIMIT_MS = 1000,
+};
 
 struct containers {
 	struct backend backend;
@@ -159,6 +164,10 @@ uint32_t slot_address_next(const struct container *box);
 int box_egress_tell(struct container *box, uint32_t policy);
 void slot_egress_end(struct containers *c, struct slot *slot);
 void slot_egress_forget(struct containers *c, struct slot *slot);
+
+/* freeze.c */
+int container_box_freeze(struct box *box, struct box_freeze *freeze);
+int container_box_thaw(struct box *box, struct box_freeze *freeze);
 
 /* narrow.c */
 int container_box_clear(struct box *box, struct box_clear *clear);

@@ -35,6 +35,7 @@ static const char *const step_names[] = {
 	[LAUNCH_STEP_PROOF] = "proof",
 	[LAUNCH_STEP_WALLS] = "walls",
 	[LAUNCH_STEP_RESOLVER] = "resolver",
+	[LAUNCH_STEP_FREEZE] = "freeze",
 };
 
 _Static_assert(sizeof step_names / sizeof *step_names == LAUNCH_STEP_COUNT, "a step has no name");

@@ -56,6 +56,9 @@ enum launch_op {
 	LAUNCH_RESIZE,	      /* descriptor: the master of a terminal; gets `rows` and `columns` */
 	LAUNCH_FINISH, /* the main process of leaf has ended: kill what it left, count, prove */
 	LAUNCH_NARROW, /* the mounts of a sheet around the sandbox whose PID 1 is `pid` */
+	/* Nobody in the slot runs until it is thawed; replies with its upper directory, to read. */
+	LAUNCH_FREEZE,
+	LAUNCH_THAW, /* fine where nobody is frozen, or there is no such slot */
 	LAUNCH_OP_COUNT,
 };
 
@@ -105,9 +108,9 @@ enum launch_flag {
  * A request that fails leaves nothing of its own, and whatever it was to change is as before, but:
  * a build that fails takes the whole slot with it; a spawn that fails after its build leaves the
  * slot built; a kill that fails may be asked again and leaves a leaf that must not be used.
- * LAUNCH_SWEEP, LAUNCH_DROP, LAUNCH_DETACH and LAUNCH_NETWORK_DROP are fine where there is nothing,
- * and may be asked again after a failure; LAUNCH_DROP is refused with EBUSY while somebody lives in
- * the slot.
+ * LAUNCH_SWEEP, LAUNCH_DROP, LAUNCH_DETACH, LAUNCH_THAW and LAUNCH_NETWORK_DROP are fine where
+ * there is nothing, and may be asked again after a failure; LAUNCH_DROP is refused with EBUSY
+ * while somebody lives in the slot.
  *
  * Where a request failed. Names: launch_step_name(). */
 enum launch_step {
@@ -142,6 +145,7 @@ enum launch_step {
 	LAUNCH_STEP_PROOF,
 	LAUNCH_STEP_WALLS,    /* a policy's mounts, filter, profile */
 	LAUNCH_STEP_RESOLVER, /* /etc/resolv.conf */
+	LAUNCH_STEP_FREEZE,   /* ETIMEDOUT: somebody does not stop; all were thawed */
 	LAUNCH_STEP_COUNT,
 };
 

@@ -203,6 +203,10 @@ static long order_run(struct worker *w)
 		return program_finish(w);
 	case LAUNCH_NARROW:
 		return sandbox_narrow(w);
+	case LAUNCH_FREEZE:
+		return slot_freeze(w);
+	case LAUNCH_THAW:
+		return slot_thaw(w);
 	case LAUNCH_NETWORK_MAKE:
 		return network_make(w);
 	case LAUNCH_NETWORK_PROVE:

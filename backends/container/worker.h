@@ -80,6 +80,9 @@ long slot_build(struct worker *w);
 long slot_drop(struct worker *w);
 long slot_sweep(struct worker *w);
 long slot_stat(struct worker *w);
+/* slot_freeze.c */
+long slot_freeze(struct worker *w);
+long slot_thaw(struct worker *w);
 long image_attach(struct worker *w);
 long image_detach(struct worker *w);
 long vault_enter(struct worker *w);
@@ -112,6 +115,9 @@ long cgroup_leaf_signal(struct worker *w); /* signal.c */
 long cgroup_leaf_finish(struct worker *w);
 long cgroup_kill(struct worker *w); /* everything in the slot's, within request.limit_ms */
 long cgroup_drop(struct worker *w); /* -EBUSY: processes are left, and nothing was done */
+/* All of the slot's, until request.limit_ms has passed: -ETIMEDOUT, and nobody is frozen. */
+long cgroup_freeze(struct worker *w);
+long cgroup_thaw(struct worker *w);
 long cgroup_cpu(struct worker *w);
 long cgroup_stat(struct worker *w);
 

@@ -37,6 +37,31 @@ int stub_box_narrow(struct box *base, struct box_narrow *narrow)
 	return 0;
 }
 
+int stub_box_freeze(struct box *base, struct box_freeze *freeze)
+{
+	struct stub_box *box = box_of(base);
+
+	assert(!box->freeze);
+	assert(!box->frozen);
+	if (!box->up || choose(stub_of(base->backend)->choices, 8) == 7)
+		return -ESRCH;
+	box->freeze = freeze;
+	freeze->id_base = 1 << 20;
+	return 0;
+}
+
+int stub_box_thaw(struct box *base, struct box_freeze *freeze)
+{
+	struct stub_box *box = box_of(base);
+
+	assert(!box->freeze);
+	assert(box->frozen);
+	if (choose(stub_of(base->backend)->choices, 8) == 7)
+		return -ENOMEM;
+	box->freeze = freeze;
+	return 0;
+}
+
 int stub_box_phase(struct box *base, uint32_t version)
 {
 	const struct stub_box *box = box_of(base);
@@ -62,9 +87,15 @@ void stub_passage_ends(struct stub *stub, struct stub_box *box)
 	static const int errors[] = { 0, 0, -EBUSY, -EPIPE };
 	struct box_clear *clear = box->clear;
 	struct box_narrow *narrow = box->narrow;
+	struct box_freeze *freeze = box->freeze;
 	int error = errors[choose(stub->choices, 4)];
 
-	if (clear) {
+	if (freeze) {
+		box->freeze = NULL;
+		box->frozen = !box->frozen && !error;
+		freeze->upper_fd = box->frozen ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+		freeze->done(freeze, box->frozen ? 0 : error);
+	} else if (clear) {
 		box->clear = NULL;
 		clear->done(clear, error);
 	} else {

@@ -21,6 +21,8 @@ struct stub_box {
 	struct box_port *port;
 	struct box_clear *clear;
 	struct box_narrow *narrow;
+	struct box_freeze *freeze; /* to be told */
+	bool frozen;
 };
 
 struct stub_run {
@@ -63,6 +65,8 @@ static inline struct stub_box *box_of(struct box *box)
 /* backend_passage.c: between two phases; what is asked, and what comes of it. */
 int stub_box_clear(struct box *base, struct box_clear *clear);
 int stub_box_narrow(struct box *base, struct box_narrow *narrow);
+int stub_box_freeze(struct box *base, struct box_freeze *freeze);
+int stub_box_thaw(struct box *base, struct box_freeze *freeze);
 int stub_box_phase(struct box *base, uint32_t version);
 int stub_box_network(const struct box *base, struct box_sockets *ret);
 void stub_passage_ends(struct stub *stub, struct stub_box *box);

@@ -78,6 +78,8 @@ static void stub_box_free(struct box *box)
 	assert(!box_of(box)->port);
 	assert(!box_of(box)->clear);
 	assert(!box_of(box)->narrow);
+	assert(!box_of(box)->freeze);
+	assert(!box_of(box)->frozen);
 	box_of(box)->taken = false;
 }
 
@@ -351,7 +353,7 @@ static bool box_step(struct stub *stub, struct stub_box *box)
 		usage_is_read(stub, box);
 		return true;
 	}
-	if (box->clear || box->narrow) {
+	if (box->clear || box->narrow || box->freeze) {
 		stub_passage_ends(stub, box);
 		return true;
 	}
@@ -360,7 +362,8 @@ static bool box_step(struct stub *stub, struct stub_box *box)
 		return true;
 	}
 	/* Its PID 1 is held while a program starts. */
-	if (!box->waiting || (box->box.flow.direction < 0 && box_is_held(stub, box)))
+	if (!box->waiting ||
+	    (box->box.flow.direction < 0 && (box->frozen || box_is_held(stub, box))))
 		return false;
 	box->waiting = false;
 	if (box->box.flow.direction > 0 && choose(stub->choices, 8) == 7)
@@ -530,6 +533,8 @@ static const struct backend_class stub_class = {
 	.box_usage = stub_box_usage,
 	.box_clear = stub_box_clear,
 	.box_narrow = stub_box_narrow,
+	.box_freeze = stub_box_freeze,
+	.box_thaw = stub_box_thaw,
 	.box_phase = stub_box_phase,
 	.box_network = stub_box_network,
 	.port_ask = stub_port_ask,

@@ -107,6 +107,12 @@ static void busy(struct harness *h, struct fault_case *c)
 	c->program = reply.pid;
 }
 
+static void frozen(struct harness *h, struct fault_case *c)
+{
+	busy(h, c);
+	plainly(h, LAUNCH_FREEZE, 0);
+}
+
 /* The leaf is there, with nobody in it. */
 static void leaf_left(struct harness *h, struct fault_case *c)
 {
@@ -296,6 +302,32 @@ static void leaf_runs(struct harness *h, struct fault_case *c, const struct laun
 	expect(kill(c->program, 0) == 0);
 }
 
+static bool slot_is_frozen(struct harness *h)
+{
+	char text[256] = "";
+
+	(void)text_read_at(h->cgroup_fd, "b0/cgroup.events", text, sizeof text);
+	return strstr(text, "frozen 1");
+}
+
+/* And somebody thaws it, or its end is not waited for in vain. */
+static void slot_stands_still(struct harness *h, struct fault_case *c,
+			      const struct launch_reply *reply)
+{
+	(void)c;
+	expect(reply->descriptor_count == 1);
+	expect(slot_is_frozen(h));
+	plainly(h, LAUNCH_THAW, 0);
+	expect(!slot_is_frozen(h));
+}
+
+static void slot_runs(struct harness *h, struct fault_case *c, const struct launch_reply *reply)
+{
+	(void)reply;
+	expect(!slot_is_frozen(h));
+	expect(kill(c->program, 0) == 0);
+}
+
 static void slot_is_gone(struct harness *h, struct fault_case *c, const struct launch_reply *reply)
 {
 	(void)reply;
@@ -365,6 +397,8 @@ const struct fault_request fault_requests[] = {
 	{ "drop it", LAUNCH_NETWORK_DROP, 0, networked, NULL, network_is_gone },
 	{ "look for a listener", LAUNCH_PORT_LOOK, 0, listening, port_fill, NULL },
 	{ "connect to it", LAUNCH_PORT_CONNECT, 0, listening, port_fill, NULL },
+	{ "freeze", LAUNCH_FREEZE, 0, busy, NULL, slot_stands_still },
+	{ "thaw", LAUNCH_THAW, 0, frozen, NULL, slot_runs },
 	{ "narrow", LAUNCH_NARROW, LAUNCH_WALLS, narrower, narrow_fill, bin_is_read_only },
 };
 /* clang-format on */
