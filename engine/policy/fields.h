@@ -87,7 +87,7 @@ struct policy_field {
 
 /* Values of words. */
 enum { WORD_ALLOW, WORD_DENY, WORD_INSIDE };
-enum { ENFORCE_WHERE_POSSIBLE, ENFORCE_REQUIRED, ENFORCE_AUDIT };
+enum { ENFORCE_REQUIRED, ENFORCE_WHERE_POSSIBLE, ENFORCE_AUDIT }; /* the first one without */
 
 const struct policy_field *policy_field(enum policy_field_id id);
 /* NULL: none of that name. */

@@ -55,7 +55,7 @@ class PolicyTest(EngineFixture):
         self.assertEqual(shown["rules"][-1]["text"], "files.hide /srv")
         effective = self.good("policy", "show", "mine", "--effective")
         self.assertIn(" files.protect /usr/bin\n", effective)
-        self.assertRegex(effective, r"\d  where-possible  [a-z,-]*seccomp[a-z,-]* +processes.bpf deny\n")
+        self.assertRegex(effective, r"\d  required        [a-z,-]*seccomp[a-z,-]* +processes.bpf deny\n")
         rows = [json.loads(line) for line in self.good("policy", "ls", "--json").splitlines()]
         self.assertEqual([r["name"] for r in rows], sorted(READY + ["mine"]))
         self.assertEqual([r["name"] for r in rows if r["ready_made"]], READY)
@@ -83,7 +83,7 @@ class PolicyTest(EngineFixture):
                              "files: {hide: [/a]}\n")
         ran = self.ask("policy", "diff", "verify", path)
         self.assertEqual((ran.returncode, ran.stdout.decode()),
-                         (1, "- where-possible  processes.bpf deny\n+ required        files.hide /a\n"))
+                         (1, "- required        processes.bpf deny\n+ required        files.hide /a\n"))
         same = self.ask("policy", "diff", "verify", "verify")
         self.assertEqual((same.returncode, same.stdout), (0, b""))
         lines = self.ask("policy", "diff", "verify", path, "--json").stdout.splitlines()
