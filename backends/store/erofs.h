@@ -19,13 +19,16 @@ struct erofs_made {
 };
 
 /*
- * From offset 0 of `fd`, a seekable empty file. The tree is sorted by it. Whiteouts are written as
+ * From offset 0 of `fd`, an empty file. The tree is sorted by it. Segments that nothing lies in
+ * are no devices. Whiteouts are written as
  * overlayfs has them (character device 0:0), opaque directories with trusted.overlay.opaque "y".
- * -EFBIG: an address beyond 48 bits; -ENOSPC, -EIO, -ENOMEM.
+ * -EFBIG: more than 2^32 blocks of metadata, or a file with holes so many or so odd that its index
+ * would be larger than EROFS_INDEX_MAX entries; -EINVAL: an unsound tree; -ENOSPC, -EIO, -ENOMEM.
+ * Addresses in segments have 32 bits in a tree, so EROFS's 48 are not needed.
  */
 int erofs_write(struct tree *tree, int fd, struct erofs_made *ret);
 
-enum { EROFS_DEVICES_MAX = 1024, EROFS_TAG_BYTES = 64 };
+enum { EROFS_DEVICES_MAX = 1024, EROFS_TAG_BYTES = 64, EROFS_INDEX_MAX = 16 << 20 };
 
 /* What a mount needs to know. Checked: a file may say of itself what it likes. */
 struct erofs_table {

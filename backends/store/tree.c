@@ -40,10 +40,12 @@ static int array_grow(void *slot, uint32_t *size, uint32_t count, uint32_t more,
 	return 0;
 }
 
-/* `bytes` and a NUL, at the end of the text. */
+/* `bytes`, which may be of the text itself, and a NUL, at the end of the text. */
 static int text_add(struct tree *tree, const void *bytes, size_t count, uint32_t *ret)
 {
 	size_t want = tree->text_bytes + count + 1, size = tree->text_size ? tree->text_size : 4096;
+	uintptr_t inside = (uintptr_t)bytes - (uintptr_t)tree->text;
+	bool is_inside = tree->text && inside < tree->text_bytes;
 
 	if (want > UINT32_MAX)
 		return -E2BIG;
@@ -57,6 +59,8 @@ static int text_add(struct tree *tree, const void *bytes, size_t count, uint32_t
 		tree->text = grown;
 		tree->text_size = size;
 	}
+	if (is_inside)
+		bytes = tree->text + inside; /* it may have moved */
 	*ret = (uint32_t)tree->text_bytes;
 	if (count)
 		memcpy(tree->text + tree->text_bytes, bytes, count);
@@ -220,7 +224,6 @@ static int place_check(const struct tree *tree, uint32_t parent, const char *nam
 	return tree_find(tree, parent, name, bytes) == TREE_NONE ? 0 : -EEXIST;
 }
 
-/* `name` may be in the tree's own text. */
 static int node_add(struct tree *tree, const struct tree_node *like, const char *name, size_t bytes)
 {
 	struct tree_node *node, *parent;

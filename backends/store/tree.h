@@ -23,6 +23,8 @@ enum {
 	TREE_XATTRS_MAX = 512,		  /* of one node */
 	TREE_XATTRS_BYTES_MAX = 60 << 10, /* of one node, names and values */
 	TREE_SEGMENTS_MAX = 1024,
+	TREE_MAJOR_MAX = 0xfff, /* of a device */
+	TREE_MINOR_MAX = 0xfffff,
 	TREE_BLOCK_BYTES = 4096,
 };
 
@@ -88,7 +90,10 @@ struct tree_xattr {
 	uint32_t value_bytes;
 };
 
-/* Read freely, changed by the functions below only, but for what says otherwise. */
+/*
+ * Read freely, changed by the functions below only, but for what says otherwise. Names and values
+ * that these are given may be of the tree's own text.
+ */
 struct tree {
 	struct tree_node *nodes; /* mode, owner, time, size, digest, extents: set as you like */
 	uint32_t count, size;
@@ -162,3 +167,5 @@ int tree_read(const void *bytes, size_t count, struct tree **ret, const char **r
  * Hard links stay what they are inside a layer; a name that the layer replaces leaves the others.
  */
 int tree_merge(struct tree *tree, const struct tree *layer, bool is_lowest);
+/* Segments that nothing lies in are forgotten; the numbers of the others change. */
+void tree_drop_segments(struct tree *tree);

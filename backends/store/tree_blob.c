@@ -41,6 +41,8 @@ static const char *node_unsound(const struct tree *tree, const struct tree_node 
 		return "a mode or a time that cannot be";
 	if (node->uid == (uint32_t)BLOB_ID_NONE || node->gid == (uint32_t)BLOB_ID_NONE)
 		return "an owner that nobody is";
+	if (node->rdev_major > TREE_MAJOR_MAX || node->rdev_minor > TREE_MINOR_MAX)
+		return "a device that cannot be";
 	if (node->flags & (uint8_t)(node->type == TREE_DIRECTORY ? ~TREE_OPAQUE : ~0))
 		return "flags that its type does not have";
 	if (node->type == TREE_SYMLINK && !node->target)

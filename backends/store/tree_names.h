@@ -16,7 +16,7 @@ struct tree_text {
 };
 
 bool tree_name_ok(const char *name, size_t bytes);
-/* As tree_add(), tree_link() and tree_set_target(). Not into the tree's own text. */
+/* As tree_add(), tree_link() and tree_set_target(). */
 int tree_add_named(struct tree *tree, uint32_t parent, struct tree_text name, enum tree_type type,
 		   uint32_t *ret);
 int tree_link_named(struct tree *tree, uint32_t parent, struct tree_text name, uint32_t of,

@@ -134,6 +134,26 @@ Test(tree, extents_are_in_order_and_joined)
 	tree_free(tree);
 }
 
+Test(tree, names_and_values_may_come_from_its_own_text)
+{
+	struct tree *tree = tree_new();
+	uint32_t parent = 0, file = added(tree, 0, "file", TREE_FILE), link;
+
+	for (unsigned i = 0; i < 100; i++) { /* the text grows, and moves */
+		const char *name = tree_name(tree, file);
+
+		parent = added(tree, parent, "directory", TREE_DIRECTORY);
+		cr_assert_eq(tree_link(tree, parent, name, file, &link), 0);
+		cr_assert_str_eq(tree_name(tree, link), "file");
+		link = added(tree, parent, "link", TREE_SYMLINK);
+		cr_assert_eq(tree_set_target(tree, link, tree_name(tree, link)), 0);
+		cr_assert_str_eq(tree->text + tree->nodes[link].target, "link");
+		cr_assert_eq(tree_set_xattr(tree, link, "user.name", tree_name(tree, link), 5), 0);
+		cr_assert_str_eq(tree->text + tree->xattrs[tree->nodes[link].xattrs].value, "link");
+	}
+	tree_free(tree);
+}
+
 /* Through bytes and back; what came back is written as the same bytes. */
 static void round_trip(struct tree *tree)
 {
