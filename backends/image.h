@@ -73,22 +73,53 @@ struct import_limits {
 
 enum { IMPORT_TAG_BYTES = 129 };
 
-struct import_options {
-	const char *program_path; /* dsec-import */
-	enum import_kind kind;
-	const char *tag; /* of an archive's images this one; "": the only one */
-	struct import_limits limits;
-	int stream_fd;	/* it reads the archive here: the other end is written to, then closed */
-	int status_fd;	/* it writes frames here */
-	int group_fd;	/* of import_group_make(): it is born there */
-	int scratch_fd; /* an empty directory of this import's own; IMPORT_RESULT appears in it */
+/* Descriptors of the programs that work on images; 2 is the engine's standard error. */
+enum {
+	IMAGE_FD_STREAM = 0, /* dsec-import: the archive */
+	IMAGE_FD_STATUS = 1, /* frames */
+	IMAGE_FD_SCRATCH = 3,
+	IMAGE_FD_IMAGES = 4,  /* the directory of images: the store */
+	IMAGE_FD_FURTHER = 5, /* dsec-store pack: the sandbox's changes */
+	IMAGE_FD_COUNT,
 };
 
-#define IMPORT_RESULT "image.erofs" /* whole and synced when the program exits with 0 */
+struct image_start {
+	const char *program_path;
+	struct import_limits limits;
+	uint32_t flags; /* of the request */
+	/*
+	 * -1: /dev/null in its place. stream: it reads the archive here: the other end is written
+	 * to, then closed. scratch: an empty directory of its own; what is left in it counts.
+	 */
+	int stream_fd, status_fd, scratch_fd, images_fd, further_fd;
+	int group_fd; /* of import_group_make(): it is born there */
+};
 
-/* A process to reap; killed, all of it ends. -errno: nothing was started. */
-int import_start(const struct import_options *options, pid_t *ret_pid);
-/* The same program empties a directory; exit status 0: it is empty. */
+/* Bits of `flags`; see enum dsec_image_flag. */
+enum image_flag { IMAGE_LAYER = 1, IMAGE_DRY_RUN = 2, IMAGE_ZSTD = 4, IMAGE_LAZY = 8 };
+
+/* What a run leaves in its scratch, whole and synced when it exits with 0. */
+#define IMPORT_RESULT "image.erofs"
+#define STORE_REPORT  "report.json" /* of dsec-store; also when it failed */
+
+/*
+ * dsec-import KIND BYTES_MAX FREE_MIN FILES_MAX LAYERS_MAX FLAGS TAG. A process to reap; killed,
+ * all of it ends. -errno: nothing was started. `tag`: of an archive's images this one; "": the only
+ * one.
+ */
+int import_start(const struct image_start *start, enum import_kind kind, const char *tag,
+		 pid_t *ret_pid);
+
+/* What dsec-store is asked: checked, and shorter than the kernel's limit of arguments. */
+struct store_words {
+	const char *verb, *name; /* name: of the image that is made or read; "": none */
+	const char *texts;	 /* parts, sources, rules; each ends with NUL */
+	uint32_t text_count;
+};
+
+/* dsec-store VERB BYTES_MAX FREE_MIN FLAGS NAME TEXT.... As import_start(). */
+int store_start(const struct image_start *start, const struct store_words *words, pid_t *ret_pid);
+/* dsec-import empties a directory; exit status 0: it is empty. */
 int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid);
 
 /* A control group for an import, below the instance's, with limits; numbers come only once. */
@@ -108,13 +139,14 @@ struct import_frame {
 	uint64_t files, bytes, read_bytes;
 	uint32_t dropped_nodes; /* device nodes and what lay below /dev */
 	uint32_t dropped_xattrs;
-	char step[24];			 /* FAILED: where: "stream", "layer", "config", … */
-	char reason[80];		 /* FAILED: in words */
-	char name[256];			 /* FAILED: of the entry; "": none */
-	char digest[IMAGE_DIGEST_BYTES]; /* DONE */
+	uint64_t new_bytes, shared_bytes; /* DONE: of contents: stored now, or there before */
+	char step[24];			  /* FAILED: where: "stream", "layer", "config", … */
+	char reason[80];		  /* FAILED: in words */
+	char name[256];			  /* FAILED: of the entry; "": none */
+	char digest[IMAGE_DIGEST_BYTES];  /* DONE */
 };
 
-_Static_assert(sizeof(struct import_frame) == 480, "no padding");
+_Static_assert(sizeof(struct import_frame) == 496, "no padding");
 
 /* From bytes of the pipe; -EPROTO: no frame that an importer of ours writes. */
 int import_frame_read(const void *bytes, size_t count, struct import_frame *ret);

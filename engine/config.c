@@ -81,6 +81,8 @@ static const struct option options[] = {
 	  "until a read of a remote has failed, whatever hangs" },
 	{ "launcher", OPTION_PATH, FIELD(launcher_path), 0, 0, "PATH", "the launcher's program" },
 	{ "importer", OPTION_PATH, FIELD(import_path), 0, 0, "PATH", "the importer's program" },
+	{ "store-program", OPTION_PATH, FIELD(store_path), 0, 0, "PATH",
+	  "the program of the store of images" },
 	{ "shards", OPTION_COUNT, FIELD(shards), 1, SHARDS_MAX, "N", "threads, one per CPU" },
 	{ "launchers", OPTION_COUNT, FIELD(launchers), 1, LAUNCHERS_PER_SHARD_MAX, "N",
 	  "launcher processes per shard" },
@@ -203,7 +205,10 @@ int config_default(struct config *config)
 	r = program_default("dsec-launcher", &config->owned_launcher);
 	if (r >= 0)
 		r = program_default("dsec-import", &config->owned_import);
+	if (r >= 0)
+		r = program_default("dsec-store", &config->owned_store);
 	config->launcher_path = config->owned_launcher;
+	config->store_path = config->owned_store;
 	config->import_path = config->owned_import;
 	if (r >= 0)
 		r = paths_complete(config);
@@ -217,10 +222,12 @@ void config_done(struct config *config)
 	free(config->owned_socket);
 	free(config->owned_launcher);
 	free(config->owned_import);
+	free(config->owned_store);
 	tenants_free(config);
 	config->owned_socket = NULL;
 	config->owned_launcher = NULL;
 	config->owned_import = NULL;
+	config->owned_store = NULL;
 }
 
 int config_parse(struct config *config, int argc, char **argv, enum config_mode *ret_mode)

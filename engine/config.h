@@ -106,6 +106,7 @@ struct config {
 	const char *state_path;		   /* /var/lib/dsec/state: what an instance keeps */
 	const char *launcher_path;	   /* beside dsecd */
 	const char *import_path;	   /* the same: dsec-import */
+	const char *store_path;		   /* the same: dsec-store */
 	const char *fault;		   /* DSEC_FAULT, where built in */
 	uint32_t shards;		   /* one per CPU allowed */
 	uint32_t launchers;		   /* per shard: 3 */
@@ -143,7 +144,7 @@ struct config {
 	struct tenant_config tenants[TENANTS_MAX];
 	uint32_t tenant_count; /* at least 1 */
 	uint64_t given;	       /* bit per option that was given, of config.c's table */
-	char *owned_socket, *owned_launcher, *owned_import; /* what defaults of paths point to */
+	char *owned_socket, *owned_launcher, *owned_import, *owned_store; /* what paths point to */
 };
 
 /* The defaults above for this machine. -ENOMEM. Undone by config_done(). */

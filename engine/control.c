@@ -210,7 +210,7 @@ void control_launcher_stuck(struct control *control, struct shard *shard, int pi
 	mail_send(shard->io, control->io, &m->mail);
 }
 
-/* ---- for images, imports and policies ---- */
+/* ---- for images, their runs and policies ---- */
 
 struct io *control_io(struct control *control)
 {
@@ -237,14 +237,14 @@ const struct config *control_config(const struct control *control)
 	return control->config;
 }
 
-struct imports *control_imports(struct control *control)
+struct image_runs *control_image_runs(struct control *control)
 {
-	return &control->imports;
+	return &control->image_runs;
 }
 
 struct scratches *control_scratches(struct control *control)
 {
-	return &control->imports.scratches;
+	return &control->image_runs.scratches;
 }
 
 /* ---- clients ---- */
@@ -352,7 +352,7 @@ void control_shards_stop(struct control *control)
 	control->stopping = true;
 	control->stop_ns = io_clock_ns(control->io);
 	images_stop(control);
-	imports_stop(control);
+	image_runs_stop(control);
 	for (uint32_t i = 0; i < control->node.shard_count; i++)
 		shard_stop(control->node.shards[i], control->io);
 }
@@ -455,7 +455,7 @@ void control_run(struct control *control)
 	}
 	log_info("ready instance=\"%s\" shards=%u sandboxes_max=%u", control->config->instance,
 		 control->node.shard_count, control->config->sandboxes_max);
-	while (control->shards_stopped < control->node.shard_count || imports_live(control)) {
+	while (control->shards_stopped < control->node.shard_count || image_runs_live(control)) {
 		r = control_stop_turn(control,
 				      io_clock_ns(control->io) +
 					      (control->missing ? RESTART_PAUSE_NS : LOG_FLUSH_NS));

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct config;
-struct imports;
+struct image_runs;
 struct scratches;
 struct control;
 struct engine_handover;
@@ -26,13 +26,13 @@ void control_run(struct control *control);
 /* Stop shards, give everything back. Returns 0 when nothing is left. */
 int control_close(struct control *control);
 
-/* For mail, images, imports and policies. */
+/* For mail, images, their runs and policies. */
 struct io *control_io(struct control *control);
 int control_cgroup(const struct control *control); /* the instance's root; borrowed */
 struct image_table *control_images(struct control *control);
 struct policy_table *control_policies(struct control *control);
 const struct config *control_config(const struct control *control);
-struct imports *control_imports(struct control *control);
+struct image_runs *control_image_runs(struct control *control);
 struct scratches *control_scratches(struct control *control);
 
 /* From a shard: it lost a launcher worker and wants another. */

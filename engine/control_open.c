@@ -391,7 +391,7 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	if (r >= 0)
 		r = policies_start(control);
 	if (r >= 0) {
-		imports_open(control);
+		image_runs_open(control);
 		r = shards_start(control);
 	}
 	if (r < 0) {
@@ -423,7 +423,7 @@ static void shards_end(struct control *control)
 	struct node *node = &control->node;
 
 	control_shards_stop(control);
-	while (control->shards_stopped < node->shard_count || imports_live(control))
+	while (control->shards_stopped < node->shard_count || image_runs_live(control))
 		if (control_stop_turn(control, UINT64_MAX) < 0)
 			break;
 	backend_governor_stop(node->backend_node);
@@ -435,7 +435,7 @@ static void shards_end(struct control *control)
 		shard_free(node->shards[i]);
 	free(node->shards);
 	images_done(&control->images);
-	imports_close(control);
+	image_runs_close(control);
 	control_workers_end(control);
 }
 

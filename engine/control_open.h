@@ -10,7 +10,7 @@
 #include "engine/config_dns.h"
 #include "engine/control.h"
 #include "engine/image/image.h"
-#include "engine/image/import.h"
+#include "engine/image/run.h"
 #include "engine/policy/policies.h"
 #include "engine/policy/policy_files.h"
 #include "engine/shard.h"
@@ -33,7 +33,7 @@ struct control {
 	struct io *io;
 	struct guard *guard;
 	struct image_table images;
-	struct imports imports;
+	struct image_runs image_runs;
 	struct policy_table policies;
 	struct policy_enforcer enforcer; /* of those */
 	struct upstreams upstreams;	 /* node.upstreams, where names can be asked */

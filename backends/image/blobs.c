@@ -52,7 +52,7 @@ static int spool_write(void *owner, const void *bytes, size_t count, uint64_t of
 			return import_fail(spool->blobs->in, errno, spool->name, strerror(errno));
 		at += n;
 		count -= (size_t)n;
-		spool->blobs->in->frame.read_bytes += (uint64_t)n;
+		spool->blobs->in->report.frame.read_bytes += (uint64_t)n;
 	}
 	return 0;
 }
@@ -68,7 +68,7 @@ static int blob_file(struct blobs *blobs, struct tarball *tarball, struct archiv
 	int r;
 
 	if (bytes < 0 || (uint64_t)bytes > in->limits.bytes_max ||
-	    in->frame.read_bytes > in->limits.bytes_max - (uint64_t)bytes)
+	    in->report.frame.read_bytes > in->limits.bytes_max - (uint64_t)bytes)
 		return import_fail(in, EFBIG, blob->name, "over the limit of bytes of an image");
 	tarball->data_left = (uint64_t)bytes;
 	blob_file_name(blobs, blob, file);

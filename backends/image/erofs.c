@@ -197,7 +197,8 @@ static int room_look(struct import *in, int out_fd)
 
 	if (fstatfs(out_fd, &fs) < 0)
 		return import_fail(in, errno, NULL, strerror(errno));
-	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < in->limits.free_min + in->frame.bytes)
+	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize <
+	    in->limits.free_min + in->report.frame.bytes)
 		return import_fail(in, ENOSPC, NULL,
 				   "the disk of images would be full to its mark");
 	return 0;

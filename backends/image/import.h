@@ -8,12 +8,9 @@
 #include <stdint.h>
 
 #include "backends/image.h"
+#include "backends/store/report.h"
 
 enum {
-	IMPORT_FD_STREAM = 0,
-	IMPORT_FD_STATUS = 1,
-	IMPORT_FD_SCRATCH = 3,
-	IMPORT_FD_COUNT,
 	IMPORT_DEPTH_MAX = 128,	  /* directories in a path: whoever walks the tree recurses */
 	IMPORT_PATH_BYTES = 3072, /* of a path: mkfs.erofs puts its own before it */
 	IMPORT_BLOBS_MAX = 16384, /* entries of a docker archive or an OCI layout */
@@ -24,20 +21,23 @@ enum {
 struct import {
 	enum import_kind kind;
 	char tag[IMPORT_TAG_BYTES]; /* of an archive's images this one; "": the only one */
+	uint32_t flags;		    /* enum image_flag */
 	struct import_limits limits;
-	struct import_frame frame; /* of PROGRESS, filled as it goes */
+	struct report report;
 	struct image_record record;
-	uint64_t told_ns, looked_ns, looked_bytes;
-	const char *step; /* of what is being done: for failures */
 	int tree_fd, blobs_fd;
-	bool told; /* FAILED was sent */
 };
 
-/* Tell how it ended, once; returns -error. `name` may be NULL, it is shortened and made plain. */
-int import_fail(struct import *in, int error, const char *name, const char *reason);
-/* Called often; tells now and then, and looks whether the disk fills. */
-int import_progress(struct import *in);
-void import_tell(const struct import_frame *frame);
+/* As report_fail() and report_progress(). */
+static inline int import_fail(struct import *in, int error, const char *name, const char *reason)
+{
+	return report_fail(&in->report, error, name, reason);
+}
+
+static inline int import_progress(struct import *in)
+{
+	return report_progress(&in->report);
+}
 
 /* unpack.c: the unpacker's work, from the stream to a tree and a record. */
 int import_unpack(struct import *in);

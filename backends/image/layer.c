@@ -72,7 +72,7 @@ static int xattrs_set(struct tree *tree, struct archive_entry *entry, const char
 	while (archive_entry_xattr_next(entry, &name, &value, &bytes) == ARCHIVE_OK) {
 		if (fd < 0 || !name ||
 		    (strncmp(name, "user.", 5) != 0 && strcmp(name, "security.capability") != 0)) {
-			tree->in->frame.dropped_xattrs++;
+			tree->in->report.frame.dropped_xattrs++;
 			continue;
 		}
 		if (bytes > XATTR_BYTES_MAX)
@@ -100,7 +100,7 @@ static int file_write(void *owner, const void *bytes, size_t count, uint64_t off
 		at += n;
 		count -= (size_t)n;
 		offset += (uint64_t)n;
-		file->in->frame.bytes += (uint64_t)n;
+		file->in->report.frame.bytes += (uint64_t)n;
 	}
 	return 0;
 }
@@ -181,7 +181,7 @@ static int make_hardlink(struct tree *tree, struct archive_entry *entry, const s
 	if (archive_entry_size(entry) > 0)
 		return import_fail(tree->in, EINVAL, place->path, "a hard link with contents");
 	if (is_device_path(target)) {
-		tree->in->frame.dropped_nodes++;
+		tree->in->report.frame.dropped_nodes++;
 		return 0;
 	}
 	return tree_hardlink(tree, place, target);
@@ -206,7 +206,7 @@ static int make_entry(struct tree *tree, struct tarball *tarball, struct archive
 	case AE_IFCHR:
 	case AE_IFBLK:
 	case AE_IFSOCK:
-		tree->in->frame.dropped_nodes++;
+		tree->in->report.frame.dropped_nodes++;
 		return 0;
 	default:
 		return import_fail(tree->in, EINVAL, place->path, "an entry of an unknown kind");
@@ -262,10 +262,10 @@ static int apply_entry(struct tree *tree, struct tarball *tarball, struct archiv
 	if (r < 0)
 		return r;
 	if (is_device_path(path)) {
-		tree->in->frame.dropped_nodes += !is_ours(path);
+		tree->in->report.frame.dropped_nodes += !is_ours(path);
 		return 0;
 	}
-	if (++tree->in->frame.files > tree->in->limits.files_max)
+	if (++tree->in->report.frame.files > tree->in->limits.files_max)
 		return import_fail(tree->in, EFBIG, path, "over the limit of files of an image");
 	r = place_open(tree, path, &place);
 	if (r >= 0 && whiteouts)
@@ -282,7 +282,7 @@ int layer_apply(struct tree *tree, struct tarball *tarball, bool whiteouts)
 	int r;
 
 	tree_layer_begin(tree);
-	tree->in->frame.layers++;
+	tree->in->report.frame.layers++;
 	while ((r = tarball_next(tarball, &entry)) > 0) {
 		r = apply_entry(tree, tarball, entry, whiteouts);
 		if (r < 0)

@@ -26,7 +26,7 @@
 #include "backends/image/import.h"
 #include "engine/base/cleanup.h"
 
-enum { ARGUMENTS = 7, SWEEP_DEPTH_MAX = IMPORT_DEPTH_MAX + 8 };
+enum { ARGUMENTS = 8, SWEEP_DEPTH_MAX = IMPORT_DEPTH_MAX + 8 };
 
 /* ---- sweeping ---- */
 
@@ -62,7 +62,7 @@ static int sweep(int fd, unsigned depth)
 
 static int sweep_scratch(void)
 {
-	int fd = openat(IMPORT_FD_SCRATCH, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(IMAGE_FD_SCRATCH, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r = fd < 0 ? -errno : sweep(fd, 0);
 
 	if (r < 0)
@@ -83,16 +83,19 @@ static int number_parse(const char *text, uint64_t *ret)
 
 static int arguments_parse(char **argv, struct import *in)
 {
-	uint64_t kind, files, layers;
+	uint64_t kind, files, layers, flags;
 
 	if (number_parse(argv[1], &kind) < 0 || kind >= IMPORT_KINDS ||
 	    number_parse(argv[2], &in->limits.bytes_max) < 0 ||
 	    in->limits.bytes_max > UINT64_MAX / 4 ||
 	    number_parse(argv[3], &in->limits.free_min) < 0 || number_parse(argv[4], &files) < 0 ||
 	    files > UINT32_MAX || number_parse(argv[5], &layers) < 0 || layers > UINT32_MAX ||
-	    strlen(argv[6]) >= sizeof in->tag)
+	    number_parse(argv[6], &flags) < 0 || flags & ~(uint64_t)IMAGE_LAYER ||
+	    strlen(argv[7]) >= sizeof in->tag)
 		return -EINVAL;
-	memcpy(in->tag, argv[6], strlen(argv[6]) + 1);
+	memcpy(in->tag, argv[7], strlen(argv[7]) + 1);
+	in->flags = (uint32_t)flags;
+	in->report.free_min = in->limits.free_min;
 	in->kind = (enum import_kind)kind;
 	in->limits.files_max = (uint32_t)files;
 	in->limits.layers_max = (uint32_t)layers;
@@ -106,6 +109,7 @@ static int work_make(struct import *in, int out_fd)
 	    mkdirat(out_fd, "work/blobs", 0700) < 0)
 		return -errno;
 	in->tree_fd = openat(out_fd, "work/tree", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	in->report.disk_fd = in->tree_fd;
 	in->blobs_fd = openat(out_fd, "work/blobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return in->tree_fd < 0 || in->blobs_fd < 0 ? -errno : 0;
 }
@@ -116,7 +120,7 @@ static void unpacker_run(struct import *in, int out_fd, pid_t supervisor)
 	int r;
 
 	(void)close(out_fd);
-	(void)close(IMPORT_FD_SCRATCH);
+	(void)close(IMAGE_FD_SCRATCH);
 	r = confine_unpacker(supervisor);
 	if (r < 0)
 		r = import_fail(in, -r, "unpacker", strerror(-r));
@@ -135,13 +139,13 @@ static int unpack(struct import *in, int out_fd)
 		return import_fail(in, errno, NULL, strerror(errno));
 	if (pid == 0)
 		unpacker_run(in, out_fd, supervisor);
-	(void)close(IMPORT_FD_STREAM); /* its sender sees when the unpacker stops reading */
+	(void)close(IMAGE_FD_STREAM); /* its sender sees when the unpacker stops reading */
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return import_fail(in, errno, NULL, strerror(errno));
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return 0;
-	in->step = "unpack";
+	in->report.step = "unpack";
 	if (WIFSIGNALED(status))
 		(void)snprintf(words, sizeof words, "the unpacker was killed by signal %d",
 			       WTERMSIG(status));
@@ -154,8 +158,11 @@ static int import_run(struct import *in)
 {
 	int fd, r;
 
-	in->step = "confine";
-	r = confine_process(IMPORT_FD_SCRATCH);
+	in->report.step = "start";
+	if (in->flags & IMAGE_LAYER)
+		return import_fail(in, EOPNOTSUPP, NULL, "this importer makes no layers");
+	in->report.step = "confine";
+	r = confine_process(IMAGE_FD_SCRATCH);
 	if (r < 0)
 		return import_fail(in, -r, NULL, strerror(-r));
 	/* By its place in the new root: what is reached through it stays there. */
@@ -166,14 +173,13 @@ static int import_run(struct import *in)
 	auto_close int out_fd = fd;
 
 	r = unpack(in, out_fd);
-	in->step = "erofs";
+	in->report.step = "erofs";
 	if (r >= 0)
 		r = import_erofs(in, out_fd);
 	if (r < 0)
 		return r;
-	in->frame.kind = IMPORT_DONE;
-	memcpy(in->frame.digest, in->record.digest, sizeof in->frame.digest);
-	import_tell(&in->frame);
+	memcpy(in->report.frame.digest, in->record.digest, sizeof in->report.frame.digest);
+	report_done(&in->report);
 	return 0;
 }
 
@@ -188,14 +194,15 @@ int main(int argc, char **argv)
 	in = mmap(NULL, sizeof *in, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (in == MAP_FAILED || argc != ARGUMENTS || arguments_parse(argv, in) < 0) {
 		fprintf(stderr,
-			"usage: dsec-import KIND BYTES_MAX FREE_MIN FILES_MAX LAYERS_MAX TAG\n"
+			"usage: dsec-import KIND BYTES_MAX FREE_MIN FILES_MAX LAYERS_MAX FLAGS "
+			"TAG\n"
 			"       dsec-import sweep\n"
 			"It is started by dsecd.\n");
 		return EXIT_FAILURE;
 	}
 	/* Names are UTF-8 or bytes; libarchive converts to the locale's. */
 	(void)setlocale(LC_CTYPE, "C.UTF-8");
-	in->step = "start";
+	in->report.step = "start";
 	if (digest_prepare() < 0) {
 		(void)import_fail(in, ENOTSUP, NULL, "libcrypto has no SHA-256");
 		return EXIT_FAILURE;

@@ -212,6 +212,6 @@ int manifest_read(const struct blobs *blobs, struct manifest *ret)
 	free(text);
 	if (r >= 0 && !ret->layer_count)
 		r = malformed(blobs, NULL, "an image without layers");
-	blobs->in->frame.layers_total = ret->layer_count;
+	blobs->in->report.frame.layers_total = ret->layer_count;
 	return r;
 }

@@ -1,36 +1,55 @@
 /*
- * Starting the importer, and reading what it tells. Called by the engine's control thread. Must
- * hold: between fork and exec system calls only, since the engine has other threads; the program
- * gets the descriptors of import.h and standard error, and ends when its parent does.
+ * Starting the programs that work on images, and reading what they tell. Called by the engine's
+ * control thread. Must hold: between fork and exec system calls only, since the engine has other
+ * threads; a program gets the descriptors of image.h and standard error, and ends when its parent
+ * does.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/image/import.h"
+#include "backends/image.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/exec_report.h"
 
-enum { STAGE_FD_MIN = 64 };
+enum { STAGE_FD_MIN = 64, NUMBER_BYTES = 24 };
 
 struct start {
-	const char *program;
+	const struct image_start *wanted;
 	char *const *argv;
-	int stream_fd, status_fd, scratch_fd, report_fd; /* stream, status: -1: /dev/null */
-	int group_fd;					 /* -1: where the engine is */
+	int report_fd;
 	pid_t parent;
 };
 
-static int stage(int fd)
+/* Out of the way of the numbers that are to be taken; -1: /dev/null. */
+static int stage(int fd, int null)
 {
-	return fcntl(fd, F_DUPFD_CLOEXEC, STAGE_FD_MIN);
+	return fcntl(fd >= 0 ? fd : null, F_DUPFD_CLOEXEC, STAGE_FD_MIN);
+}
+
+static int fds_place(const struct image_start *wanted)
+{
+	const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const int from[IMAGE_FD_COUNT] = {
+		[IMAGE_FD_STREAM] = stage(wanted->stream_fd, null),
+		[IMAGE_FD_STATUS] = stage(wanted->status_fd, null),
+		[IMAGE_FD_SCRATCH] = stage(wanted->scratch_fd, null),
+		[IMAGE_FD_IMAGES] = stage(wanted->images_fd, null),
+		[IMAGE_FD_FURTHER] = stage(wanted->further_fd, null),
+	};
+
+	for (int to = 0; to < IMAGE_FD_COUNT; to++)
+		if (to != STDERR_FILENO && (from[to] < 0 || dup2(from[to], to) < 0))
+			return -1;
+	return (int)syscall(SYS_close_range, IMAGE_FD_COUNT, ~0u, 4 /* CLOSE_RANGE_CLOEXEC */);
 }
 
 /* The child. exec closes the report. */
@@ -39,18 +58,13 @@ static void start_child(const struct start *start)
 	static char *const environment[] = { NULL };
 	sigset_t none;
 	int32_t error;
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int stream = stage(start->stream_fd >= 0 ? start->stream_fd : null);
-	int status = stage(start->status_fd >= 0 ? start->status_fd : null);
-	int scratch = stage(start->scratch_fd), report = stage(start->report_fd);
+	int report = stage(start->report_fd, -1);
 
 	sigemptyset(&none);
-	if (stream >= 0 && status >= 0 && scratch >= 0 && report >= 0 &&
-	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && getppid() == start->parent &&
-	    sigprocmask(SIG_SETMASK, &none, NULL) == 0 && dup2(stream, IMPORT_FD_STREAM) >= 0 &&
-	    dup2(status, IMPORT_FD_STATUS) >= 0 && dup2(scratch, IMPORT_FD_SCRATCH) >= 0 &&
-	    syscall(SYS_close_range, IMPORT_FD_COUNT, ~0u, 4 /* CLOSE_RANGE_CLOEXEC */) == 0)
-		(void)execve(start->program, start->argv, environment);
+	if (report >= 0 && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 &&
+	    getppid() == start->parent && sigprocmask(SIG_SETMASK, &none, NULL) == 0 &&
+	    fds_place(start->wanted) == 0)
+		(void)execve(start->wanted->program_path, start->argv, environment);
 	error = errno;
 	(void)!write(report, &error, sizeof error); /* or it is a crash */
 	_exit(127);
@@ -80,7 +94,7 @@ static int start_fork(struct start *start, pid_t *ret_pid)
 
 	start->report_fd = its;
 	start->parent = getpid();
-	pid = start_clone(start->group_fd);
+	pid = start_clone(start->wanted->group_fd);
 	if (pid < 0)
 		return -errno;
 	if (pid == 0)
@@ -92,24 +106,55 @@ static int start_fork(struct start *start, pid_t *ret_pid)
 	return r;
 }
 
-int import_start(const struct import_options *o, pid_t *ret_pid)
+static void number_print(uint64_t number, char ret[static NUMBER_BYTES])
 {
-	char name[] = "dsec-import", text[5][24], tag[IMPORT_TAG_BYTES];
-	char *const argv[] = { name, text[0], text[1], text[2], text[3], text[4], tag, NULL };
-	struct start start = { .program = o->program_path,
-			       .argv = argv,
-			       .stream_fd = o->stream_fd,
-			       .status_fd = o->status_fd,
-			       .scratch_fd = o->scratch_fd,
-			       .group_fd = o->group_fd };
+	(void)snprintf(ret, NUMBER_BYTES, "%llu", (unsigned long long)number); /* fits */
+}
 
-	if (snprintf(tag, sizeof tag, "%s", o->tag) >= (int)sizeof tag)
+int import_start(const struct image_start *wanted, enum import_kind kind, const char *tag,
+		 pid_t *ret_pid)
+{
+	const uint64_t numbers[] = { kind,
+				     wanted->limits.bytes_max,
+				     wanted->limits.free_min,
+				     wanted->limits.files_max,
+				     wanted->limits.layers_max,
+				     wanted->flags };
+	char name[] = "dsec-import", text[6][NUMBER_BYTES], own_tag[IMPORT_TAG_BYTES];
+	char *const argv[] = { name,	text[0], text[1], text[2], text[3],
+			       text[4], text[5], own_tag, NULL };
+	struct start start = { .wanted = wanted, .argv = argv };
+
+	if (snprintf(own_tag, sizeof own_tag, "%s", tag) >= (int)sizeof own_tag)
 		return -EINVAL;
-	(void)snprintf(text[0], sizeof text[0], "%u", o->kind);
-	(void)snprintf(text[1], sizeof text[1], "%llu", (unsigned long long)o->limits.bytes_max);
-	(void)snprintf(text[2], sizeof text[2], "%llu", (unsigned long long)o->limits.free_min);
-	(void)snprintf(text[3], sizeof text[3], "%u", o->limits.files_max);
-	(void)snprintf(text[4], sizeof text[4], "%u", o->limits.layers_max);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		number_print(numbers[i], text[i]);
+	return start_fork(&start, ret_pid);
+}
+
+int store_start(const struct image_start *wanted, const struct store_words *words, pid_t *ret_pid)
+{
+	enum { BEFORE = 6 }; /* the texts */
+	char text[3][NUMBER_BYTES];
+	const char *at = words->texts;
+	auto_free const char **argv = calloc(BEFORE + (size_t)words->text_count + 1, sizeof *argv);
+	struct start start = { .wanted = wanted };
+
+	if (!argv)
+		return -ENOMEM;
+	number_print(wanted->limits.bytes_max, text[0]);
+	number_print(wanted->limits.free_min, text[1]);
+	number_print(wanted->flags, text[2]);
+	argv[0] = "dsec-store";
+	argv[1] = words->verb;
+	for (int i = 0; i < 3; i++)
+		argv[2 + i] = text[i];
+	argv[5] = words->name;
+	for (uint32_t i = 0; i < words->text_count; i++) {
+		argv[BEFORE + i] = at;
+		at += strlen(at) + 1;
+	}
+	start.argv = (char *const *)argv; /* execve() changes none: its type is older than const */
 	return start_fork(&start, ret_pid);
 }
 
@@ -117,12 +162,14 @@ int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid)
 {
 	char name[] = "dsec-import", verb[] = "sweep";
 	char *const argv[] = { name, verb, NULL };
-	struct start start = { .program = program_path,
-			       .argv = argv,
-			       .stream_fd = -1,
-			       .status_fd = -1,
-			       .scratch_fd = directory_fd,
-			       .group_fd = -1 };
+	const struct image_start wanted = { .program_path = program_path,
+					    .stream_fd = -1,
+					    .status_fd = -1,
+					    .scratch_fd = directory_fd,
+					    .images_fd = -1,
+					    .further_fd = -1,
+					    .group_fd = -1 };
+	struct start start = { .wanted = &wanted, .argv = argv };
 
 	return start_fork(&start, ret_pid);
 }

@@ -52,8 +52,8 @@ static int kind_guess(struct import *in, struct tarball *stream)
 
 static int unpack_tree(struct import *in, struct tree *tree, struct tarball *stream)
 {
-	in->step = "tree";
-	in->frame.layers_total = 1;
+	in->report.step = "tree";
+	in->report.frame.layers_total = 1;
 	(void)snprintf(in->record.source, sizeof in->record.source, "tree");
 	return layer_apply(tree, stream, false);
 }
@@ -94,14 +94,14 @@ static int unpack_layers(struct import *in, struct tree *tree, const struct blob
 	struct manifest manifest;
 	int r;
 
-	in->step = "manifest";
+	in->report.step = "manifest";
 	r = manifest_read(blobs, &manifest);
 	if (r >= 0) {
-		in->step = "config";
+		in->report.step = "config";
 		(void)snprintf(in->record.source, sizeof in->record.source, "%s", manifest.source);
 		r = config_read(blobs, &manifest);
 	}
-	in->step = "layer";
+	in->report.step = "layer";
 	for (uint32_t i = 0; r >= 0 && i < manifest.layer_count; i++) {
 		r = unpack_layer(tree, blobs, manifest.layers[i], manifest_diff(&manifest, i));
 		if (r >= 0 && !is_named_again(&manifest, i))
@@ -116,7 +116,7 @@ static int unpack_archive(struct import *in, struct tree *tree, struct tarball *
 	struct blobs blobs;
 	int r;
 
-	in->step = "stream";
+	in->report.step = "stream";
 	r = blobs_spool(&blobs, in, stream);
 	if (r >= 0)
 		r = unpack_layers(in, tree, &blobs);
@@ -130,10 +130,10 @@ int import_unpack(struct import *in)
 	struct tree tree;
 	int r;
 
-	in->step = "stream";
+	in->report.step = "stream";
 	r = tree_init(&tree, in, in->tree_fd);
 	if (r >= 0)
-		r = tarball_open(&stream, in, IMPORT_FD_STREAM, false);
+		r = tarball_open(&stream, in, IMAGE_FD_STREAM, false);
 	if (r < 0)
 		return r;
 	if (in->kind == IMPORT_AUTO)
@@ -144,16 +144,16 @@ int import_unpack(struct import *in)
 		r = unpack_tree(in, &tree, &stream);
 	else if (r >= 0)
 		r = unpack_archive(in, &tree, &stream);
-	if (r >= 0 && !in->frame.files)
+	if (r >= 0 && !in->report.frame.files)
 		r = import_fail(in, EBADMSG, NULL, "an empty archive");
 	if (r >= 0)
 		r = tree_finish(&tree);
-	in->step = "stream";
+	in->report.step = "stream";
 	if (r >= 0)
 		r = tarball_rest(&stream, NULL);
 	tarball_close(&stream);
 	tree_done(&tree);
-	in->record.files = in->frame.files;
-	in->record.layers = in->frame.layers;
+	in->record.files = in->report.frame.files;
+	in->record.layers = in->report.frame.layers;
 	return r;
 }

@@ -25,7 +25,10 @@ struct image_want;
 struct node;
 struct shard;
 
-enum { IMAGE_NAME_MAX = 128 };
+enum {
+	IMAGE_NAME_MAX = 128,
+	IMAGE_PARTS_MAX = 128, /* of a composition */
+};
 
 /* Which file it was: another one of the same name is another image. */
 struct image_file {

@@ -1,5 +1,5 @@
 /*
- * Events of images. Called by image_files.c and import_run.c on the control thread. Must hold: the
+ * Events of images. Called by image_files.c and job_run.c on the control thread. Must hold: the
  * answer is delivered once, whether there is something to tell or not, and after that was told.
  */
 #include "engine/image/image_news.h"

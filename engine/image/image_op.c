@@ -1,5 +1,5 @@
 /*
- * The image op: checked here, done by import.c or by the control thread (image_files.c). Called by
+ * The image op: checked here, done by job.c or by the control thread (image_files.c). Called by
  * request.c. Rows go out as the client has room for them.
  */
 #include "engine/image/image_op.h"
@@ -12,6 +12,7 @@
 #include "engine/base/cleanup.h"
 #include "engine/control.h"
 #include "engine/image/image_files.h"
+#include "engine/image/job.h"
 #include "engine/request/request.h"
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
@@ -52,6 +53,8 @@ uint32_t image_row_write(const struct image_row *row, char ret[IMAGE_ROW_BYTES_M
 		.layers = record ? record->layers : 0,
 		.dropped_nodes = row->dropped_nodes,
 		.dropped_xattrs = row->dropped_xattrs,
+		.new_bytes = row->new_bytes,
+		.shared_bytes = row->shared_bytes,
 	};
 
 	wire.name = text_put(ret, &used, row->name);
@@ -72,6 +75,8 @@ static void row_emit(struct asking *asking, const struct image_found *found)
 		.record = found->record,
 		.file_bytes = found->file_bytes,
 		.age_ms = found->age_ms,
+		.new_bytes = UINT64_MAX,
+		.shared_bytes = UINT64_MAX,
 		/* Of an image that all may read the others' use is nobody's business. */
 		.users = tenant_owns_image(request->tenant, asking->query.part->shard->node,
 					   found->name) ?
@@ -209,6 +214,62 @@ static struct status query_begin(struct part *part, uint32_t verb, const char *n
 
 /* ---- the op ---- */
 
+/* What each verb takes. */
+static const struct image_rule {
+	const char *job; /* its name where it is one; NULL: it asks the control thread */
+	uint32_t flags;	 /* that it knows */
+	uint32_t texts_least, texts_most;
+	bool takes_name, needs_name;
+	bool takes_archive; /* a stream, its kind, a tag */
+	bool takes_sandbox;
+	bool names_images; /* its texts do */
+	bool is_nodes;	   /* of all images, or of files of this machine: not a tenant's */
+} rules[] = {
+	[DSEC_IMAGE_IMPORT] = { .job = "import",
+				.flags = DSEC_IMAGE_LAYER,
+				.takes_name = true,
+				.needs_name = true,
+				.takes_archive = true },
+	[DSEC_IMAGE_LIST] = { 0 },
+	[DSEC_IMAGE_INSPECT] = { .takes_name = true, .needs_name = true },
+	[DSEC_IMAGE_REMOVE] = { .takes_name = true, .needs_name = true },
+	[DSEC_IMAGE_COMPOSE] = { .job = "compose",
+				 .texts_least = 1,
+				 .texts_most = IMAGE_PARTS_MAX,
+				 .takes_name = true,
+				 .needs_name = true,
+				 .names_images = true },
+	[DSEC_IMAGE_GC] = { .job = "gc", .flags = DSEC_IMAGE_DRY_RUN, .is_nodes = true },
+	[DSEC_IMAGE_VERIFY] = { .job = "verify", .takes_name = true, .is_nodes = true },
+	[DSEC_IMAGE_PUSH] = { .job = "push",
+			      .flags = DSEC_IMAGE_ZSTD,
+			      .texts_least = 1,
+			      .texts_most = 1,
+			      .takes_name = true,
+			      .needs_name = true,
+			      .is_nodes = true },
+	[DSEC_IMAGE_PULL] = { .job = "pull",
+			      .flags = DSEC_IMAGE_LAZY,
+			      .texts_least = 1,
+			      .texts_most = 1,
+			      .takes_name = true,
+			      .needs_name = true,
+			      .is_nodes = true },
+	[DSEC_IMAGE_PACK] = { .job = "pack",
+			      .texts_most = IMAGE_TEXTS_MAX,
+			      .takes_name = true,
+			      .needs_name = true,
+			      .takes_sandbox = true },
+	[DSEC_IMAGE_HOTSET] = { .job = "hotset", .takes_name = true, .is_nodes = true },
+};
+
+_Static_assert((int)IMAGE_LAYER == (int)DSEC_IMAGE_LAYER, "as the programs have it");
+_Static_assert((int)IMAGE_DRY_RUN == (int)DSEC_IMAGE_DRY_RUN, "as the programs have it");
+_Static_assert((int)IMAGE_ZSTD == (int)DSEC_IMAGE_ZSTD, "as the programs have it");
+_Static_assert((int)IMAGE_LAZY == (int)DSEC_IMAGE_LAZY, "as the programs have it");
+
+enum { IMAGE_VERBS = sizeof rules / sizeof *rules };
+
 static struct status image_invalid(const char *field, int error, const char *detail)
 {
 	return (struct status){ .code = DSEC_INVALID,
@@ -219,10 +280,14 @@ static struct status image_invalid(const char *field, int error, const char *det
 				.detail = detail };
 }
 
-/* Texts of a request, checked. */
-struct image_words {
-	char name[IMAGE_NAME_MAX], tag[IMPORT_TAG_BYTES];
-};
+static struct status image_denied(const char *detail)
+{
+	return (struct status){ .code = DSEC_DENIED,
+				.blame = DSEC_BLAME_CALLER,
+				.table = "image",
+				.step = "tenant",
+				.detail = detail };
+}
 
 /* What is another's is as good as absent: see query_answered(). */
 static struct status image_check_owner(const struct part *part, const char *name)
@@ -235,73 +300,139 @@ static struct status image_check_owner(const struct part *part, const char *name
 	    (part->request->body.image.verb == DSEC_IMAGE_REMOVE &&
 	     !tenant_reads_image(tenant, node, name)))
 		return STATUS_OK;
-	return (struct status){ .code = DSEC_DENIED,
-				.blame = DSEC_BLAME_CALLER,
-				.table = "image",
-				.step = "tenant",
-				.detail = "a tenant's own images begin with its name and /" };
+	return image_denied("a tenant's own images begin with its name and /");
+}
+
+/* Numbers, and what only some verbs take. */
+static struct status fields_check(const struct dsec_wire_image *body, const struct image_rule *rule)
+{
+	if (body->flags & ~rule->flags)
+		return image_invalid("flags", -EINVAL, "not of this verb");
+	if (!wire_is_zero(body->reserved, sizeof body->reserved))
+		return image_invalid("reserved", -EINVAL, NULL);
+	if (body->kind >= IMPORT_KINDS || (body->kind && !rule->takes_archive))
+		return image_invalid("kind", -EINVAL, NULL);
+	if (!wire_is_zero(&body->sandbox, sizeof body->sandbox) != rule->takes_sandbox)
+		return image_invalid("sandbox", -EINVAL,
+				     rule->takes_sandbox ? "none is named" : "of a pack alone");
+	return STATUS_OK;
+}
+
+static struct status name_check(const struct part *part, const struct image_rule *rule,
+				const char *name)
+{
+	if (!*name && !rule->needs_name)
+		return STATUS_OK;
+	if (!rule->takes_name)
+		return image_invalid("name", -EINVAL, "this verb names no image");
+	if (image_name_check(name) < 0)
+		return image_invalid("name", -EINVAL,
+				     "letters, digits and . _ - : in parts separated by /");
+	return image_check_owner(part, name);
+}
+
+/* Once more whole, of parts; of anything else nothing that would not be shown as it is. */
+static struct status text_check(const struct part *part, const struct image_rule *rule,
+				const char *text)
+{
+	if (rule->names_images) {
+		if (image_name_check(text) < 0 || strlen(text) >= IMAGE_NAME_MAX)
+			return image_invalid("items", -EINVAL, "a part is no image's name");
+		if (!tenant_reads_image(part->request->tenant, part->shard->node, text))
+			return image_status("image", -ENOENT);
+		return STATUS_OK;
+	}
+	for (const char *at = text; *at; at++)
+		if ((unsigned char)*at < 32 || *at == 127)
+			return image_invalid("items", -EINVAL, "control characters in a text");
+	return *text ? STATUS_OK : image_invalid("items", -EINVAL, "an empty text");
+}
+
+static struct status texts_take(const struct part *part, const struct image_rule *rule,
+				struct image_words *ret)
+{
+	const struct wire *payload = &part->request->payload;
+	const struct dsec_wire_items *items = &part->request->body.image.items;
+	struct status s = STATUS_OK;
+	uint32_t cursor = 0, used = 0;
+	struct dsec_wire_ref item;
+
+	if (wire_items_check(payload, items) < 0)
+		return image_invalid("items", -EINVAL, "malformed");
+	if (items->count < rule->texts_least || items->count > rule->texts_most)
+		return image_invalid("items", -EINVAL, "too many or too few for this verb");
+	if (items->bytes > IMAGE_TEXTS_BYTES_MAX)
+		return image_invalid("items", -E2BIG, "over 32 KiB");
+	if (!items->count)
+		return STATUS_OK;
+	ret->texts = malloc(items->bytes); /* lengths are longer than a NUL */
+	if (!ret->texts)
+		return status_of_errno(-ENOMEM, "image", "items");
+	while (!s.code && wire_next(payload, items, &cursor, &item) > 0) {
+		if (wire_string(payload, item, ret->texts + used, item.bytes + 1) < 0)
+			return image_invalid("items", -EINVAL, "a NUL in a text");
+		s = text_check(part, rule, ret->texts + used);
+		used += item.bytes + 1;
+	}
+	ret->text_count = items->count;
+	return s;
 }
 
 static struct status image_check(const struct part *part, struct image_words *ret)
 {
 	const struct dsec_wire_image *body = &part->request->body.image;
+	const struct image_rule *rule = &rules[body->verb < IMAGE_VERBS ? body->verb : 0];
+	struct status s;
 	int r;
 
-	if (body->verb < DSEC_IMAGE_IMPORT || body->verb > DSEC_IMAGE_REMOVE)
-		return image_invalid("verb", -EINVAL, "import, list, inspect or remove");
-	if (body->flags || !wire_is_zero(body->reserved, sizeof body->reserved))
-		return image_invalid("reserved", -EINVAL, NULL);
-	if (body->kind >= IMPORT_KINDS || (body->kind && body->verb != DSEC_IMAGE_IMPORT))
-		return image_invalid("kind", -EINVAL, NULL);
+	if (body->verb < DSEC_IMAGE_IMPORT || body->verb >= IMAGE_VERBS)
+		return image_invalid("verb", -EINVAL, "none of those there are");
+	s = fields_check(body, rule);
+	if (s.code)
+		return s;
 	r = wire_string(&part->request->payload, body->tag, ret->tag, sizeof ret->tag);
-	if (r >= 0 && *ret->tag && body->verb != DSEC_IMAGE_IMPORT)
+	if (r >= 0 && *ret->tag && !rule->takes_archive)
 		r = -EINVAL;
 	if (r < 0)
 		return image_invalid("tag", r, "of an import, at most 128 bytes");
 	r = wire_string(&part->request->payload, body->name, ret->name, sizeof ret->name);
 	if (r < 0)
 		return image_invalid("name", r, "at most 127 bytes");
-	if (body->verb == DSEC_IMAGE_LIST)
-		return *ret->name ? image_invalid("name", -EINVAL, "a list names no image") :
-				    STATUS_OK;
-	if (image_name_check(ret->name) < 0)
-		return image_invalid("name", -EINVAL,
-				     "letters, digits and . _ - : in parts separated by /");
-	return image_check_owner(part, ret->name);
+	s = name_check(part, rule, ret->name);
+	if (!s.code && rule->is_nodes &&
+	    (part->shard->node->tenant_count > 1 || part->request->tenant->is_everyone))
+		s = image_denied("of this engine's operator alone, where it has several tenants");
+	return s.code ? s : texts_take(part, rule, ret);
 }
 
 void image_part(struct part *part)
 {
 	const struct dsec_wire_image *body = &part->request->body.image;
-	struct image_words words = { "", "" };
+	struct image_words words = { .texts = NULL };
 	struct status s = image_check(part, &words);
 
-	if (!s.code && body->verb == DSEC_IMAGE_IMPORT)
-		s = import_part(part, words.name, words.tag);
+	if (!s.code && rules[body->verb].job)
+		s = image_job_part(part, rules[body->verb].job, &words);
 	else if (!s.code)
 		s = query_begin(part, body->verb, words.name);
+	free(words.texts);
 	if (s.code)
 		part_end(part, &s, NULL);
-}
-
-static bool is_import(const struct part *part)
-{
-	return part->work && part->request->body.image.verb == DSEC_IMAGE_IMPORT;
 }
 
 /* The others end soon by themselves. */
 void image_part_cancel(struct part *part)
 {
-	if (is_import(part))
-		import_cancel(part);
+	if (part->work && rules[part->request->body.image.verb].job)
+		image_job_cancel(part);
 }
 
 void image_input(struct part *part, struct part *input)
 {
 	struct status s = image_invalid("verb", -EINVAL, "only an import takes input");
 
-	if (is_import(part))
-		import_input(part, input);
+	if (part->work && rules[part->request->body.image.verb].takes_archive)
+		image_job_input(part, input);
 	else
 		part_end(input, &s, NULL);
 }

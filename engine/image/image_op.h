@@ -1,5 +1,5 @@
 /*
- * The image op: import, list, inspect, remove; and a row about an image as the wire has it.
+ * The image op: jobs, list, inspect, remove; and a row about an image as the wire has it.
  */
 #pragma once
 
@@ -17,7 +17,8 @@ struct image_row {
 	const struct image_record *record; /* NULL: it has none */
 	uint64_t file_bytes, age_ms;
 	uint32_t users;
-	uint32_t dropped_nodes, dropped_xattrs; /* of an import */
+	uint32_t dropped_nodes, dropped_xattrs; /* of a job, as what follows */
+	uint64_t new_bytes, shared_bytes;
 };
 
 enum {
@@ -26,8 +27,3 @@ enum {
 };
 
 uint32_t image_row_write(const struct image_row *row, char ret[IMAGE_ROW_BYTES_MAX]);
-
-/* import.c: the import verb. Not OK: the part ends with it, and nothing began. */
-struct status import_part(struct part *part, const char *name, const char *tag);
-void import_cancel(struct part *part);
-void import_input(struct part *part, struct part *input);

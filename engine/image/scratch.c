@@ -1,5 +1,5 @@
 /*
- * Scratch directories of imports. Called on the control thread. Trees may be large, so a process
+ * Scratch directories of runs. Called on the control thread. Trees may be large, so a process
  * removes them. Must hold: a folder is swept by others only when no engine has locked it, and a
  * lock is held from before anything is made in it.
  */

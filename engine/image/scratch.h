@@ -1,5 +1,5 @@
 /*
- * Scratch directories of imports: below the images, so that what is made in them can be renamed.
+ * Scratch directories of runs: below the images, so that what is made in them can be renamed.
  * Each engine has a locked folder of its own there; what nobody locks is a dead engine's.
  */
 #pragma once

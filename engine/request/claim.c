@@ -42,7 +42,8 @@ static bool has_effects(const struct request *request)
 		       verb == DSEC_FILE_REMOVE || verb == DSEC_FILE_RENAME;
 	case DSEC_OP_IMAGE:
 		verb = request->body.image.verb;
-		return verb == DSEC_IMAGE_IMPORT || verb == DSEC_IMAGE_REMOVE;
+		return verb != DSEC_IMAGE_LIST && verb != DSEC_IMAGE_INSPECT &&
+		       verb != DSEC_IMAGE_VERIFY && verb != DSEC_IMAGE_HOTSET;
 	case DSEC_OP_POLICY:
 		verb = request->body.policy.verb;
 		return verb == DSEC_POLICY_LOAD || verb == DSEC_POLICY_REMOVE;

@@ -47,9 +47,12 @@ static const struct command commands[] = {
 	{ "call", VERB_CALL, verb_call, "NAME",
 	  "NAME [--input FILE]... | --register NAME --image IMAGE -- PROGRAM... | --list",
 	  "call a function: verdict and output; register, list and remove functions" },
-	{ "image", VERB_IMAGE, verb_image, "import|ls|inspect IMAGE|rm IMAGE...",
-	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME...",
-	  "bring images in, list and remove them" },
+	{ "image", VERB_IMAGE, verb_image,
+	  "import|ls|inspect IMAGE|rm IMAGE...|compose IMAGE...|gc|verify IMAGE|push IMAGE FILE|"
+	  "pull FILE|pack ID|hotset IMAGE",
+	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME... | compose NAME PART... | "
+	  "gc | verify [NAME] | push NAME TARGET | pull SOURCE NAME | pack ID --name NAME | hotset",
+	  "bring images in, make them of others, list, check and remove them" },
 	{ "policy", VERB_POLICY, verb_policy,
 	  "check FILE|load FILE|show POLICY|ls|diff POLICY POLICY|rm POLICY...",
 	  "check FILE | load FILE | show NAME | ls | diff A B | rm NAME...",

@@ -1,4 +1,4 @@
-/* `dsec image`: import, ls, inspect and rm. Called by main.c. */
+/* `dsec image`: its verbs. Called by main.c. */
 #include "sdk/cli/image.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
+enum { PARTS_MAX = 128 };
 enum { LS_NAME, LS_DIGEST, LS_BYTES, LS_FILES, LS_AGE, LS_USERS };
 
 static const struct column columns[] = {
@@ -198,21 +199,82 @@ static int import_run(struct session *session, const struct subverb *sub, char *
 	return image_import(session, arguments[0]);
 }
 
+/* NAME, then texts; or texts, then NAME. */
+static int job_ask(struct session *session, const struct subverb *sub, const char *name,
+		   char **texts, int count)
+{
+	const struct options *options = session->options;
+	struct dsec_image_opts opts = { .size = sizeof(opts), .verb = sub->code, .name = name };
+	struct dsec_bytes layers[PARTS_MAX];
+	char what[32];
+
+	if (count > PARTS_MAX)
+		return session_refuse(session, "image %s: at most %d", sub->name, PARTS_MAX);
+	for (int at = 0; at < count; at++)
+		layers[at] = (struct dsec_bytes){ texts[at], strlen(texts[at]) };
+	opts.layers = layers;
+	opts.layer_count = (uint32_t)count;
+	opts.flags = (options->dry_run ? DSEC_IMAGE_DRY_RUN : 0) |
+		     (options->zstd ? DSEC_IMAGE_ZSTD : 0) | (options->lazy ? DSEC_IMAGE_LAZY : 0);
+	if (sub->code == DSEC_IMAGE_PACK &&
+	    dsec_id_parse(texts[-1], &opts.sandbox) < 0) /* its NAME is an option */
+		return session_refuse(session, "image pack: '%s' is no sandbox's id", texts[-1]);
+	(void)snprintf(what, sizeof(what), "image %s", sub->name); /* fits */
+	return image_job(session, &opts, what);
+}
+
+/* compose NAME PART..., push NAME TARGET, gc, verify [NAME], hotset [NAME] */
+static int named_run(struct session *session, const struct subverb *sub, char **arguments,
+		     int count)
+{
+	return job_ask(session, sub, count ? arguments[0] : NULL, arguments + 1,
+		       count ? count - 1 : 0);
+}
+
+static int pull_run(struct session *session, const struct subverb *sub, char **arguments, int count)
+{
+	(void)count;
+	return job_ask(session, sub, arguments[1], arguments, 1);
+}
+
+static int pack_run(struct session *session, const struct subverb *sub, char **arguments, int count)
+{
+	return job_ask(session, sub, session->options->name, arguments + 1, count - 1);
+}
+
 static const struct subverb subverbs[] = {
-	{ "import", "one SOURCE", 1, 1, import_run, 0 },
-	{ "ls", "nothing more", 0, 0, list_run, 0 },
-	{ "inspect", "one NAME", 1, 1, inspect_run, 0 },
-	{ "rm", "names", 1, INT32_MAX, images_remove, 0 },
+	{ "import", "one SOURCE", 1, 1, import_run, DSEC_IMAGE_IMPORT },
+	{ "ls", "nothing more", 0, 0, list_run, DSEC_IMAGE_LIST },
+	{ "inspect", "one NAME", 1, 1, inspect_run, DSEC_IMAGE_INSPECT },
+	{ "rm", "names", 1, INT32_MAX, images_remove, DSEC_IMAGE_REMOVE },
+	{ "compose", "a NAME and PARTs, the lowest first", 2, 1 + PARTS_MAX, named_run,
+	  DSEC_IMAGE_COMPOSE },
+	{ "gc", "nothing more", 0, 0, named_run, DSEC_IMAGE_GC },
+	{ "verify", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_VERIFY },
+	{ "push", "a NAME and a TARGET", 2, 2, named_run, DSEC_IMAGE_PUSH },
+	{ "pull", "a SOURCE and a NAME", 2, 2, pull_run, DSEC_IMAGE_PULL },
+	{ "pack", "a sandbox's ID, and rules", 1, 1 + PARTS_MAX, pack_run, DSEC_IMAGE_PACK },
+	{ "hotset", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_HOTSET },
 };
 
 static int refuse(struct session *session, const struct subverb *sub)
 {
-	const bool import = sub->run == import_run;
+	const struct options *options = session->options;
+	const bool import = sub->code == DSEC_IMAGE_IMPORT, pack = sub->code == DSEC_IMAGE_PACK;
 
-	if (import == (session->options->name != NULL))
-		return 0;
-	return session_refuse(session, import ? "image import wants --name NAME" :
-						"--name belongs to image import");
+	if ((import || pack) != (options->name != NULL))
+		return session_refuse(session,
+				      import || pack ? "image %s wants --name NAME" :
+						       "--name does not belong to image %s",
+				      sub->name);
+	if ((options->layer && !import) || (options->dry_run && sub->code != DSEC_IMAGE_GC) ||
+	    (options->zstd && sub->code != DSEC_IMAGE_PUSH) ||
+	    (options->lazy && sub->code != DSEC_IMAGE_PULL))
+		return session_refuse(session,
+				      "image %s: --layer is of import, --dry-run of gc, --zstd of "
+				      "push, --lazy of pull",
+				      sub->name);
+	return 0;
 }
 
 int verb_image(const struct options *options)

@@ -31,6 +31,8 @@ void image_source_close(struct image_source *source);
 
 /* `dsec image import`: returns the exit status. */
 int image_import(struct session *session, const char *text);
+/* What else takes its time; `what`: "image gc". Returns the exit status. */
+int image_job(struct session *session, const struct dsec_image_opts *opts, const char *what);
 
 /* A row as JSON, without the record. The caller's. */
 json_t *image_row_json(const struct dsec_image_row *row);

@@ -1,6 +1,6 @@
 /*
  * Where an import's bytes come from: a file or stdin as it is, or a folder, which a process writes
- * as a tar. Called by image_import.c. Must hold: a tar that could not be written whole never ends
+ * as a tar. Called by image_job.c. Must hold: a tar that could not be written whole never ends
  * as if it were.
  */
 #include <archive.h>

@@ -98,6 +98,8 @@ struct options {
 	bool list;
 	struct texts inputs; /* files */
 	uint64_t cpu_ms, wall_ms, isolation;
+	/* image */
+	bool layer, dry_run, zstd, lazy;
 	/* policy */
 	bool effective;
 	uint64_t policy_version; /* phase, too */

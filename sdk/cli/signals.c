@@ -1,5 +1,5 @@
 /*
- * Taking signals in turn with everything else. Called by live.c, terminal.c and image_import.c.
+ * Taking signals in turn with everything else. Called by live.c, terminal.c and image_job.c.
  * Must hold: what is blocked here is read from the descriptor or unblocked again; a signal that is
  * ignored (nohup, a background job) would come too if it were blocked, so it is not.
  */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMES_BYTES = 128 };
+enum { NAMES_BYTES = 192 };
 
 /* "check, load and show". */
 static void names_print(const struct subverbs *subverbs, char ret_text[NAMES_BYTES])

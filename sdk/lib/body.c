@@ -144,6 +144,9 @@ static int inspected_take(struct event *event, struct payload payload)
 	return r;
 }
 
+_Static_assert(offsetof(struct dsec_image_row, name) == offsetof(struct dsec_wire_image_row, name),
+	       "the same up to there");
+
 static int image_row_take(struct event *event, struct payload payload)
 {
 	struct dsec_image_row *row = &event->body.image_row;
@@ -153,17 +156,10 @@ static int image_row_take(struct event *event, struct payload payload)
 	r = body_take(&wire, sizeof(wire), payload);
 	if (r < 0)
 		return r;
-	*row = (struct dsec_image_row){
-		.size = sizeof(*row),
-		.users = wire.users,
-		.bytes = wire.bytes,
-		.content_bytes = wire.content_bytes,
-		.files = wire.files,
-		.age_ms = wire.age_ms,
-		.layers = wire.layers,
-		.dropped_nodes = wire.dropped_nodes,
-		.dropped_xattrs = wire.dropped_xattrs,
-	};
+	memcpy(row, &wire, offsetof(struct dsec_image_row, name));
+	row->size = sizeof(*row);
+	row->new_bytes = wire.new_bytes;
+	row->shared_bytes = wire.shared_bytes;
 	r = ref_take(payload, wire.name, &row->name);
 	if (r == 0)
 		r = ref_take(payload, wire.digest, &row->digest);

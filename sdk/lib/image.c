@@ -3,6 +3,7 @@
  * applications, without the lock, as those of request.c.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "sdk/lib/connection.h"
@@ -26,29 +27,63 @@ static int source_kind(const char *source, uint32_t *ret)
 static int image_pack(const struct dsec_image_opts *opts, uint32_t kind,
 		      struct submission *submission)
 {
-	struct dsec_wire_image wire = { .size = sizeof(wire), .verb = opts->verb, .kind = kind };
+	struct dsec_wire_image wire = { .size = sizeof(wire),
+					.verb = opts->verb,
+					.kind = kind,
+					.flags = opts->flags,
+					.sandbox = { opts->sandbox.hi, opts->sandbox.lo } };
 	struct pack pack;
 
 	dsec__pack_begin(&pack, sizeof(wire));
 	wire.name = dsec__pack_text(&pack, opts->name);
 	wire.tag = dsec__pack_text(&pack, opts->tag);
+	wire.items = dsec__pack_items(&pack, opts->layers, opts->layer_count);
 	return dsec__pack_end(&pack, &wire, sizeof(wire), submission);
 }
 
+/* What each verb takes. The engine says the rest. */
+static const struct rule {
+	uint32_t flags;
+	uint32_t layers_least, layers_most;
+	bool takes_name, needs_name;
+} rules[] = {
+	[DSEC_IMAGE_IMPORT] = { DSEC_IMAGE_LAYER, 0, 0, true, true },
+	[DSEC_IMAGE_LIST] = { 0 },
+	[DSEC_IMAGE_INSPECT] = { 0, 0, 0, true, true },
+	[DSEC_IMAGE_REMOVE] = { 0, 0, 0, true, true },
+	[DSEC_IMAGE_COMPOSE] = { 0, 1, 128, true, true },
+	[DSEC_IMAGE_GC] = { DSEC_IMAGE_DRY_RUN, 0, 0, false, false },
+	[DSEC_IMAGE_VERIFY] = { 0, 0, 0, true, false },
+	[DSEC_IMAGE_PUSH] = { DSEC_IMAGE_ZSTD, 1, 1, true, true },
+	[DSEC_IMAGE_PULL] = { DSEC_IMAGE_LAZY, 1, 1, true, true },
+	[DSEC_IMAGE_PACK] = { 0, 0, 256, true, true },
+	[DSEC_IMAGE_HOTSET] = { 0, 0, 0, true, false },
+};
+
+enum { VERBS = sizeof(rules) / sizeof(rules[0]) };
+
 static int image_check(const struct dsec_image_opts *opts)
 {
-	bool import = opts->verb == DSEC_IMAGE_IMPORT, list = opts->verb == DSEC_IMAGE_LIST;
+	const struct rule *rule = &rules[opts->verb < VERBS ? opts->verb : 0];
+	bool import = opts->verb == DSEC_IMAGE_IMPORT, pack = opts->verb == DSEC_IMAGE_PACK;
 
-	if (opts->verb < DSEC_IMAGE_IMPORT || opts->verb > DSEC_IMAGE_REMOVE)
+	if (opts->verb < DSEC_IMAGE_IMPORT || opts->verb >= VERBS)
 		return dsec__fail(-EINVAL, "image: unknown verb");
-	if (opts->layers || opts->layer_count || opts->flags)
-		return dsec__fail(-EINVAL, "image: layers and flags are not used yet");
+	if (opts->layer_count < rule->layers_least || opts->layer_count > rule->layers_most ||
+	    (opts->layer_count && !opts->layers))
+		return dsec__fail(-EINVAL, "image: too many or too few layers for this verb");
+	if (opts->flags & ~rule->flags)
+		return dsec__fail(-EINVAL, "image: flags are not of this verb");
 	if ((opts->source || opts->tag) && !import)
 		return dsec__fail(-EINVAL, "image: only an import has a source and a tag");
 	if (opts->tag && !*opts->tag)
 		return dsec__fail(-EINVAL, "image: the tag is empty");
-	if (list ? opts->name != NULL : !opts->name || !*opts->name)
-		return dsec__fail(-EINVAL, list ? "image: a list has no name" : "image: no name");
+	if ((opts->sandbox.hi || opts->sandbox.lo) != pack)
+		return dsec__fail(-EINVAL, "image: a pack names a sandbox, and nothing else does");
+	if (opts->name && !rule->takes_name)
+		return dsec__fail(-EINVAL, "image: this verb takes no name");
+	if ((opts->name && !*opts->name) || (!opts->name && rule->needs_name))
+		return dsec__fail(-EINVAL, "image: no name");
 	return 0;
 }
 

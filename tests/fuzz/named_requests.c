@@ -4,6 +4,8 @@
  */
 #include "tests/fuzz/named_requests.h"
 
+#include <string.h>
+
 #include "tests/fuzz/choices.h"
 #include "tests/hostile/client/payloads.h"
 
@@ -13,12 +15,24 @@ struct pack *image_choose(struct choices *c)
 	struct pack *pack = pack_new(sizeof pack->image);
 	struct dsec_wire_image *image = &pack->image;
 
-	image->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, 4);
+	image->verb = choose(c, 8) == 7 ? choose_byte(c) : 1 + choose(c, DSEC_IMAGE_HOTSET);
 	if (image->verb == DSEC_IMAGE_IMPORT)
 		image->kind = choose(c, 4);
 	if (choose(c, 4) == 0)
 		pack_text(pack, &image->tag, names[choose(c, 4)]);
 	pack_text(pack, &image->name, image->verb == DSEC_IMAGE_LIST ? "" : names[choose(c, 4)]);
+	if (image->verb >= DSEC_IMAGE_COMPOSE)
+		image->flags = choose(c, 4) ? 0 : choose_byte(c);
+	if (image->verb == DSEC_IMAGE_PACK || choose(c, 8) == 7)
+		image->sandbox.lo = choose(c, 3);
+	for (uint32_t i = choose(c, 4); image->verb >= DSEC_IMAGE_COMPOSE && i; i--) {
+		const char *text = names[choose(c, 4)];
+
+		pack_item(pack, &image->items, text,
+			  (uint32_t)strlen(text) + (choose(c, 16) == 15));
+	}
+	if (choose(c, 16) == 15)
+		image->items.bytes += choose_byte(c);
 	return pack;
 }
 

@@ -22,7 +22,7 @@
 #include "engine/file/file.h"
 #include "engine/image/image.h"
 #include "engine/image/image_files.h"
-#include "engine/image/import.h"
+#include "engine/image/job.h"
 #include "engine/policy/policies.h"
 #include "engine/request/records.h"
 #include "engine/request/request.h"
@@ -60,10 +60,10 @@ struct policy_table *control_policies(struct control *control)
 	return &control->policies;
 }
 
-/* An import ends as soon as it begins, in one of many ways, with or without a frame. */
-void import_begin(struct mail *mail, void *owner)
+/* A job ends as soon as it begins, in one of many ways, with or without a frame. */
+void image_job_begin(struct mail *mail, void *owner)
 {
-	struct importing *in = container_of(mail, struct importing, mail);
+	struct image_job *job = container_of(mail, struct image_job, mail);
 	struct control *control = owner;
 	struct choices *c = control->choices;
 	struct import_frame frame = { .kind = 1 + choose(c, 3),
@@ -72,26 +72,32 @@ void import_begin(struct mail *mail, void *owner)
 	memset(frame.reason, choose(c, 2) ? 'r' : 0, choose(c, sizeof frame.reason));
 	memset(frame.name, 'n', choose(c, sizeof frame.name));
 	if (choose(c, 2))
-		(void)!write(in->its_status_fd, &frame, choose(c, 4) ? sizeof frame : 7);
-	(void)close(in->its_stream_fd);
-	(void)close(in->its_status_fd);
-	in->result = choose(c, 2) ? -EPROTO : -ENOSPC;
-	in->step = "disk";
-	if (choose(c, 4) == 3) {
-		in->record = calloc(1, sizeof *in->record);
-		in->result = in->record ? 0 : -ENOMEM;
+		(void)!write(job->its_status_fd, &frame, choose(c, 4) ? sizeof frame : 7);
+	if (job->its_stream_fd >= 0)
+		(void)close(job->its_stream_fd);
+	(void)close(job->its_status_fd);
+	if (choose(c, 4) == 3 && !job->is_import) {
+		job->report_bytes = choose(c, IMAGE_REPORT_BYTES_MAX);
+		job->report = calloc(1, job->report_bytes + 1);
+		job->report_bytes = job->report ? job->report_bytes : 0;
 	}
-	in->mail.deliver = import_home;
-	mail_send(control->io, in->part->shard->io, &in->mail);
+	job->result = choose(c, 2) ? -EPROTO : -ENOSPC;
+	job->step = "disk";
+	if (choose(c, 4) == 3) {
+		job->record = calloc(1, sizeof *job->record);
+		job->result = job->record ? 0 : -ENOMEM;
+	}
+	job->mail.deliver = image_job_home;
+	mail_send(control->io, job->part->shard->io, &job->mail);
 }
 
-void import_kill(struct mail *mail, void *owner)
+void image_job_kill(struct mail *mail, void *owner)
 {
-	struct importing *in = container_of(mail, struct importing, cancel_mail);
+	struct image_job *job = container_of(mail, struct image_job, cancel_mail);
 	struct control *control = owner;
 
-	in->cancel_mail.deliver = import_kill_home;
-	mail_send(control->io, in->part->shard->io, &in->cancel_mail);
+	job->cancel_mail.deliver = image_job_kill_home;
+	mail_send(control->io, job->part->shard->io, &job->cancel_mail);
 }
 
 /* The answer goes home, by way of the journal where an image went. */

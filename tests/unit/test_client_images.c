@@ -63,9 +63,21 @@ Test(client_images, what_makes_no_sense_is_refused_before_it_is_sent)
 	struct dsec *d = peer_connect(peer, 0);
 
 	cr_assert_eq(dsec_image(d, NULL, NULL), -EINVAL);
-	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL); /* layers are not used yet */
+	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL); /* an import has no layers */
+	opts.verb = DSEC_IMAGE_COMPOSE;
+	opts.layer_count = 129;
+	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL);
+	opts.layer_count = 1;
+	opts.flags = DSEC_IMAGE_DRY_RUN; /* of gc alone */
+	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL);
+	opts.flags = 0;
+	opts.sandbox.lo = 1; /* of a pack alone */
+	cr_assert_eq(dsec_image(d, NULL, &opts), -EINVAL);
 	cr_assert_eq(ask(d, 0, NULL, "x"), -EINVAL);
-	cr_assert_eq(ask(d, 5, NULL, "x"), -EINVAL);
+	cr_assert_eq(ask(d, 12, NULL, "x"), -EINVAL);
+	cr_assert_eq(ask(d, DSEC_IMAGE_GC, NULL, "x"), -EINVAL);
+	cr_assert_eq(ask(d, DSEC_IMAGE_PACK, NULL, "x"), -EINVAL);
+	cr_assert_eq(ask(d, DSEC_IMAGE_PUSH, NULL, "x"), -EINVAL);
 	cr_assert_eq(ask(d, DSEC_IMAGE_IMPORT, NULL, NULL), -EINVAL);
 	cr_assert_eq(ask(d, DSEC_IMAGE_IMPORT, NULL, ""), -EINVAL);
 	cr_assert_eq(ask(d, DSEC_IMAGE_IMPORT, "docker", "x"), -EINVAL);

@@ -17,17 +17,23 @@ struct dsec_image_opts {
 	 * system), or "archive" (a docker archive or an OCI layout).
 	 */
 	const char *source;
-	const char *name; /* letters, digits and . _ - : in parts separated by /; not for list */
-	const struct dsec_bytes *layers; /* none yet */
-	uint32_t layer_count, flags;	 /* 0 */
+	const char
+		*name; /* letters, digits and . _ - : in parts separated by /; not for list, gc */
+	/*
+	 * compose: names of images, the lowest first, at most 128; push: one target; pull: one
+	 * source; pack: rules.
+	 */
+	const struct dsec_bytes *layers;
+	uint32_t layer_count, flags; /* enum dsec_image_flag */
 	/*
 	 * import of an archive that holds several images: which one, as the archive calls it
 	 * (org.opencontainers.image.ref.name, or one of RepoTags). NULL: the only one.
 	 */
 	const char *tag;
+	struct dsec_id sandbox; /* pack */
 };
 
-/* Body of an image's DSEC_EV_ROW, and of an import's DSEC_EV_DONE. UINT64_MAX: unknown. */
+/* Body of an image's DSEC_EV_ROW, and of what made one its DSEC_EV_DONE. UINT64_MAX: unknown. */
 struct dsec_image_row {
 	uint32_t size, users; /* users: sandboxes that run on it; UINT32_MAX: not told */
 	uint64_t bytes;	      /* of its file */
@@ -36,9 +42,10 @@ struct dsec_image_row {
 	uint32_t dropped_nodes, dropped_xattrs; /* import: what a sandbox must not have */
 	uint32_t reserved;
 	struct dsec_bytes name, digest, created, source; /* empty: unknown */
+	uint64_t new_bytes, shared_bytes; /* import, …: contents stored now, or there before */
 };
 
-/* Body of an import's DSEC_EV_PROGRESS. */
+/* Body of a DSEC_EV_PROGRESS. */
 struct dsec_progress {
 	uint32_t size, layers, layers_total, reserved; /* layers_total 0: not known yet */
 	uint64_t bytes, files;			       /* unpacked so far */
@@ -54,6 +61,11 @@ struct dsec_progress {
  * (JSON: digest, source, created, content_bytes, files, layers, user, cwd, env, entrypoint, cmd;
  * none for an image that was not imported), then its DSEC_EV_ROW. remove: DSEC_CONFLICT while
  * sandboxes use it.
+ *
+ * compose, gc, verify, push, pull, pack, hotset: DSEC_EV_PROGRESS, as DSEC_EV_DATA a report (JSON,
+ * at most 64 KiB) where there is one, also of what failed; DSEC_EV_DONE with the image's row where
+ * one was made. They are cancelled as an import is. gc, verify and hotset are of all images, push
+ * and pull of the engine's machine: DSEC_DENIED where an engine has several tenants.
  */
 int64_t dsec_image(struct dsec *d, const struct dsec_call *call,
 		   const struct dsec_image_opts *opts);

@@ -432,13 +432,16 @@ struct dsec_wire_forward {
 	uint64_t reserved[4];
 };
 
-/* An import is fed by INPUT, as any stream. */
+/* An import is fed by INPUT, as any stream. A job's report (JSON) comes as DATA before its LAST. */
 struct dsec_wire_image {
 	uint32_t size, verb;  /* enum dsec_image_verb */
-	uint32_t kind, flags; /* import: enum dsec_image_kind; flags: none yet */
+	uint32_t kind, flags; /* import: enum dsec_image_kind; enum dsec_image_flag */
 	struct dsec_wire_ref name;
 	struct dsec_wire_ref tag; /* import: of an archive's images this one; empty: the only one */
-	uint64_t reserved[5];
+	/* compose: parts, the lowest first; push: a target; pull: a source; pack: rules */
+	struct dsec_wire_items items;
+	struct dsec_wire_id sandbox; /* pack */
+	uint64_t reserved[1];
 };
 
 /*
@@ -450,10 +453,11 @@ struct dsec_wire_image_row {
 	uint64_t bytes, content_bytes, files, age_ms;
 	uint32_t layers, dropped_nodes, dropped_xattrs, reserved0;
 	struct dsec_wire_ref name, digest, created, source;
-	uint64_t reserved[4];
+	uint64_t new_bytes, shared_bytes; /* import, compose, …: stored now, or there before */
+	uint64_t reserved[2];
 };
 
-/* Body of an import's PROGRESS. */
+/* Body of a job's PROGRESS. */
 struct dsec_wire_progress {
 	uint32_t size, layers, layers_total, reserved0;
 	uint64_t bytes, files, read_bytes;

@@ -396,6 +396,20 @@ enum dsec_image_verb {
 	DSEC_IMAGE_LIST = 2,
 	DSEC_IMAGE_INSPECT = 3,
 	DSEC_IMAGE_REMOVE = 4,
+	DSEC_IMAGE_COMPOSE = 5,
+	DSEC_IMAGE_GC = 6,
+	DSEC_IMAGE_VERIFY = 7,
+	DSEC_IMAGE_PUSH = 8,
+	DSEC_IMAGE_PULL = 9,
+	DSEC_IMAGE_PACK = 10,
+	DSEC_IMAGE_HOTSET = 11,
+};
+
+enum dsec_image_flag {
+	DSEC_IMAGE_LAYER = 1,	/* import: it lies over others; whiteouts stay, no /dev is added */
+	DSEC_IMAGE_DRY_RUN = 2, /* gc: only says what would go */
+	DSEC_IMAGE_ZSTD = 4,	/* push: contents are packed */
+	DSEC_IMAGE_LAZY = 8,	/* pull: contents come when they are read */
 };
 
 /* What the stream of an import is a tar of; plain, gzip or zstd. */

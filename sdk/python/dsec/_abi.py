@@ -744,6 +744,18 @@ DSEC_IMAGE_IMPORT = 1
 DSEC_IMAGE_LIST = 2
 DSEC_IMAGE_INSPECT = 3
 DSEC_IMAGE_REMOVE = 4
+DSEC_IMAGE_COMPOSE = 5
+DSEC_IMAGE_GC = 6
+DSEC_IMAGE_VERIFY = 7
+DSEC_IMAGE_PUSH = 8
+DSEC_IMAGE_PULL = 9
+DSEC_IMAGE_PACK = 10
+DSEC_IMAGE_HOTSET = 11
+
+DSEC_IMAGE_LAYER = 1
+DSEC_IMAGE_DRY_RUN = 2
+DSEC_IMAGE_ZSTD = 4
+DSEC_IMAGE_LAZY = 8
 
 DSEC_IMAGE_AUTO = 0
 DSEC_IMAGE_TREE = 1
@@ -1901,6 +1913,7 @@ class ImageOpts(ctypes.Structure):
     layer_count: int
     flags: int
     tag: Any
+    sandbox: Id
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("verb", ctypes.c_uint32),
@@ -1910,6 +1923,7 @@ class ImageOpts(ctypes.Structure):
         ("layer_count", ctypes.c_uint32),
         ("flags", ctypes.c_uint32),
         ("tag", ctypes.c_char_p),
+        ("sandbox", Id),
     ]
 
 
@@ -1928,6 +1942,8 @@ class ImageRow(ctypes.Structure):
     digest: Bytes
     created: Bytes
     source: Bytes
+    new_bytes: int
+    shared_bytes: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("users", ctypes.c_uint32),
@@ -1943,6 +1959,8 @@ class ImageRow(ctypes.Structure):
         ("digest", Bytes),
         ("created", Bytes),
         ("source", Bytes),
+        ("new_bytes", ctypes.c_uint64),
+        ("shared_bytes", ctypes.c_uint64),
     ]
 
 

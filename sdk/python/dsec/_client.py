@@ -7,7 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, List, Unpack
 
-from dsec import _file_requests, _function_requests, _policy_requests, _requests, values
+from dsec import _abi, _file_requests, _function_requests, _policy_requests, _requests, values
 from dsec._function import Function
 from dsec._link import Exchange, Link
 from dsec._process import finish, upload
@@ -252,15 +252,15 @@ class Client:
     # ---- images ----
 
     def image_import(self, name: str, data: Any, *, kind: str | None = None,
-                           tag: str | None = None,
+                           tag: str | None = None, layer: bool = False,
                            progress: Callable[[Progress], object] | None = None) -> ImageInfo:
         """Makes an image of a tar archive, plain, gzip or zstd: bytes, an open file, or iterates.
 
         kind: "tree" (a root file system), "archive" (docker save, OCI); None: told by its names.
-        tag: which image of an archive that holds several.
+        tag: which image of an archive that holds several. layer: it lies over other images.
         """
         info: ImageInfo = upload(
-            self._link, _file_requests.image_import(name, kind, tag), data,
+            self._link, _file_requests.image_import(name, kind, tag, layer), data,
             progress or (lambda item: None))
         return info
 
@@ -277,3 +277,53 @@ class Client:
     def image_remove(self, name: str) -> None:
         """DsecConflictError while sandboxes use it."""
         finish(self._link, _file_requests.image_remove(name))
+
+    def _image_job(self, what: str, name: str | None,
+                         progress: Callable[[Progress], object] | None, **given: Any) -> Any:
+        return finish(self._link, _file_requests.image_job(what, name, progress, **given))
+
+    def image_compose(self, name: str, parts: Sequence[str], *,
+                            progress: Callable[[Progress], object] | None = None) -> ImageInfo:
+        """One image of several, the lowest first."""
+        info: ImageInfo = self._image_job("compose", name, progress, texts=parts)
+        return info
+
+    def image_gc(self, *, dry_run: bool = False,
+                       progress: Callable[[Progress], object] | None = None) -> dict[str, Any]:
+        """Contents that no image needs go; the report says what."""
+        report: dict[str, Any] = self._image_job(
+            "gc", None, progress, flags=_abi.DSEC_IMAGE_DRY_RUN if dry_run else 0)
+        return report
+
+    def image_verify(self, name: str | None = None, *,
+                           progress: Callable[[Progress], object] | None = None
+                           ) -> dict[str, Any]:
+        """All that images are made of, against its digests; an error's result is the report."""
+        report: dict[str, Any] = self._image_job("verify", name, progress)
+        return report
+
+    def image_push(self, name: str, target: str, *, zstd: bool = False,
+                         progress: Callable[[Progress], object] | None = None) -> dict[str, Any]:
+        """To "oci:DIR[:TAG]" of the engine's machine."""
+        report: dict[str, Any] = self._image_job(
+            "push", name, progress, texts=[target], flags=_abi.DSEC_IMAGE_ZSTD if zstd else 0)
+        return report
+
+    def image_pull(self, source: str, name: str, *, lazy: bool = False,
+                         progress: Callable[[Progress], object] | None = None) -> ImageInfo:
+        """From where image_push() put it. lazy: contents come when they are read."""
+        info: ImageInfo = self._image_job(
+            "pull", name, progress, texts=[source], flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
+        return info
+
+    def image_pack(self, sandbox: str, name: str, rules: Sequence[str] = (), *,
+                         progress: Callable[[Progress], object] | None = None) -> ImageInfo:
+        """An image of a sandbox's files."""
+        info: ImageInfo = self._image_job("pack", name, progress, texts=rules,
+                                                sandbox=sandbox)
+        return info
+
+    def image_hotset(self, name: str | None = None) -> dict[str, Any]:
+        """What of images is read most."""
+        report: dict[str, Any] = self._image_job("hotset", name, None)
+        return report

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsec import _abi, values
-from dsec._requests import (LONG, SHORT, Data, Request, Text, bytes_of, c_string, check, chunk,
-                            fill, id_of, invalid, of_kind, rows)
+from dsec._requests import (LONG, SHORT, Data, Request, Text, bytes_array, bytes_of, c_string,
+                            check, chunk, fill, id_of, invalid, of_kind, rows)
+from dsec.errors import DsecError
 
 INLINE_BYTES_MAX = 64 << 10  # what is larger follows as a stream
 PIECE_BYTES = 256 << 10
@@ -120,9 +122,11 @@ def image_opts(verb: int, name: str | None, source: str | None) -> _abi.ImageOpt
     return opts
 
 
-def image_import(name: str, kind: str | None, tag: str | None) -> Request[values.ImageInfo]:
+def image_import(name: str, kind: str | None, tag: str | None,
+                 layer: bool) -> Request[values.ImageInfo]:
     opts = image_opts(_abi.DSEC_IMAGE_IMPORT, name, kind)
     opts.tag = c_string("tag", tag)
+    fill(opts, flags=_abi.DSEC_IMAGE_LAYER if layer else 0)
 
     def done(event: _abi.Event, items: list[Any]) -> values.ImageInfo:
         check(event, "import")
@@ -163,3 +167,37 @@ def image_remove(name: str) -> Request[None]:
         check(event, "image remove")
 
     return Request("image remove", lambda lib, d, call: lib.dsec_image(d, call, opts), done)
+
+
+Told = Callable[[values.Progress], object]
+
+
+def image_job(what: str, name: str | None, progress: Told | None, texts: Sequence[str] = (),
+              flags: int = 0, sandbox: str | None = None) -> Request[Any]:
+    """What takes its time and may report: the image that it made, or else the report."""
+    opts = image_opts(_abi.__dict__[f"DSEC_IMAGE_{what.upper()}"], name, None)
+    keep: list[Any] = []
+    report: list[bytes] = []
+    if texts:
+        opts.layers = bytes_array("layers", texts, keep)
+    if sandbox is not None:
+        opts.sandbox = id_of(sandbox)
+    fill(opts, layer_count=len(texts), flags=flags)
+
+    def item(event: _abi.Event) -> None:
+        if event.kind == _abi.DSEC_EV_DATA:
+            report.append(values.data_of(event.data, event.bytes))
+        elif event.kind == _abi.DSEC_EV_PROGRESS and progress:
+            progress(values.progress_of(event))
+
+    def done(event: _abi.Event, items: list[Any]) -> values.ImageInfo | dict[str, Any]:
+        told: dict[str, Any] = json.loads(b"".join(report)) if report else {}
+        try:
+            check(event, f"image {what}")
+        except DsecError as error:
+            error.result = told
+            raise
+        return values.image_info(event, report=told) if event.body else told
+
+    return Request(f"image {what}", lambda lib, d, call: lib.dsec_image(d, call, opts), done, item,
+                   weight=LONG, keep=keep)

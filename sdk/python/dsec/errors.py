@@ -27,7 +27,7 @@ class DsecError(Exception):
     code, blame: how it ended and whose fault it is; step: which step failed ("container.rootfs");
     error: its errno, or 0; detail: for people; retry_after: seconds until asking again makes sense,
     or None; result: of an exec that ended so, what there is of it; of a phase that did not come,
-    the one there is instead; or None.
+    the one there is instead; of a job on images, its report; or None.
     """
 
     code: Code = Code.FAILED

@@ -350,11 +350,14 @@ class ImageInfo:
     dropped_nodes: int
     dropped_xattrs: int
     record: builtins.bytes = b""
+    new_bytes: int | None = None
+    shared_bytes: int | None = None
+    report: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an import is. layers_total 0: not known yet."""
+    """How far an import, or another job on images, is. layers_total 0: not known yet."""
 
     layers: int
     layers_total: int
@@ -557,13 +560,15 @@ def forward_of(event: _abi.Event) -> Forward:
     return Forward(row.port, row.family, row.address.decode(), row.token.decode())
 
 
-def image_info(event: _abi.Event, record: bytes = b"") -> ImageInfo:
+def image_info(event: _abi.Event, record: bytes = b"",
+               report: dict[str, Any] | None = None) -> ImageInfo:
     row = take(_abi.ImageRow, event.body)
     return ImageInfo(
         text(row.name), text(row.digest), text(row.source), text(row.created),
         None if row.users == 2**32 - 1 else row.users,
         known(row.bytes), known(row.content_bytes), known(row.files), row.layers,
-        seconds(row.age_ms, 1000), row.dropped_nodes, row.dropped_xattrs, record)
+        seconds(row.age_ms, 1000), row.dropped_nodes, row.dropped_xattrs, record,
+        known(row.new_bytes), known(row.shared_bytes), report)
 
 
 def progress_of(event: _abi.Event) -> Progress:

@@ -30,7 +30,7 @@ static int image_code(struct raw *raw, struct pack *pack)
 
 static const char *name_for(uint32_t verb)
 {
-	return verb == DSEC_IMAGE_LIST ? NULL : "x";
+	return verb == DSEC_IMAGE_LIST || verb == DSEC_IMAGE_GC ? NULL : "x";
 }
 
 static bool fields_that_lie(struct raw *raw, uint32_t verb)
@@ -40,10 +40,10 @@ static bool fields_that_lie(struct raw *raw, uint32_t verb)
 	for (const char *const *name = names_invalid; *name; name++)
 		CHECK(image_code(raw, pack_image(verb, *name)) == DSEC_INVALID);
 	pack = pack_image(verb, name_for(verb));
-	pack->image.flags = 1;
+	pack->image.flags = 1 << 31;
 	CHECK(image_code(raw, pack) == DSEC_INVALID);
 	pack = pack_image(verb, name_for(verb));
-	pack->image.reserved[4] = 1;
+	pack->image.reserved[0] = 1;
 	CHECK(image_code(raw, pack) == DSEC_INVALID);
 	pack = pack_image(verb, name_for(verb));
 	pack->image.tag = (struct dsec_wire_ref){ UINT32_MAX - 3, 8 };

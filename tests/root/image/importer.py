@@ -17,9 +17,9 @@ BUILD = Path(os.environ["DSEC_BUILD"])
 PROGRAM = BUILD / "engine/dsec-import"
 AUTO, TREE, ARCHIVE = range(3)
 PROGRESS, DONE, FAILED = 1, 2, 3
-FRAME = struct.Struct("<IiIIQQQII24s80s256s72s")
+FRAME = struct.Struct("<IiIIQQQIIQQ24s80s256s72s")
 FIELDS = ("kind", "error", "layers", "layers_total", "files", "bytes", "read_bytes",
-          "dropped_nodes", "dropped_xattrs", "step", "reason", "name", "digest")
+          "dropped_nodes", "dropped_xattrs", "new_bytes", "shared_bytes", "step", "reason", "name", "digest")
 FOOTER_BYTES = 64
 CLONE_NEWNS, MS_RDONLY, MS_REC, MS_PRIVATE = 0x20000, 1, 0x4000, 0x40000
 libc = ctypes.CDLL(None, use_errno=True)
@@ -159,12 +159,13 @@ class Import:
     """One run: `frames`, `last` and, if it went well, `image`."""
 
     def __init__(self, data, kind=AUTO, bytes_max=1 << 32, free_min=0, files_max=100000,
-                 layers_max=512, folder=None, tag=""):
+                 layers_max=512, folder=None, tag="", flags=0):
         self.folder = Path(tempfile.mkdtemp(prefix="dsec-import-test.", dir=folder))
         stream_read, self.stream = os.pipe()
         self.status, status_write = os.pipe()
         scratch = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        arguments = [str(n) for n in (kind, bytes_max, free_min, files_max, layers_max, tag)]
+        arguments = [str(n) for n in (kind, bytes_max, free_min, files_max, layers_max, flags,
+                                      tag)]
         self.pid = os.fork()
         if self.pid == 0:
             for number, fd in enumerate((stream_read, status_write, scratch)):

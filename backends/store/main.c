@@ -1,0 +1,70 @@
+/*
+ * dsec-store: makes and looks after images of the store. Started by the engine for one job, with
+ * the descriptors of image.h. Must hold: what it leaves in the scratch is whole where it exits with
+ * 0; what it cannot do is told by name.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "backends/store/verb.h"
+
+enum { ARGUMENTS_LEAST = 6 };
+
+/* In order of the wire's numbers; NULL: none here yet. */
+static const struct {
+	const char *name;
+	store_verb *run;
+} verbs[] = {
+	{ "compose", NULL }, { "gc", NULL },   { "verify", NULL }, { "push", NULL },
+	{ "pull", NULL },    { "pack", NULL }, { "hotset", NULL },
+};
+
+static int number_parse(const char *text, uint64_t *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	return errno || end == text || *end ? -EINVAL : 0;
+}
+
+static int job_run(struct store_job *job, const char *verb)
+{
+	for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+		if (!strcmp(verb, verbs[i].name) && verbs[i].run)
+			return verbs[i].run(job);
+	job->report.step = "verb";
+	return report_fail(&job->report, EOPNOTSUPP, verb, "this dsec-store does not know it");
+}
+
+int main(int argc, char **argv)
+{
+	struct store_job job = { .report = { .step = "start", .disk_fd = IMAGE_FD_SCRATCH } };
+	uint64_t flags = 0;
+	int r;
+
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return EXIT_FAILURE;
+	if (argc < ARGUMENTS_LEAST || number_parse(argv[2], &job.bytes_max) < 0 ||
+	    number_parse(argv[3], &job.report.free_min) < 0 || number_parse(argv[4], &flags) < 0 ||
+	    flags > UINT32_MAX) {
+		fprintf(stderr, "usage: dsec-store VERB BYTES_MAX FREE_MIN FLAGS NAME [TEXT...]\n"
+				"It is started by dsecd.\n");
+		return EXIT_FAILURE;
+	}
+	job.flags = (uint32_t)flags;
+	job.name = argv[5];
+	job.texts = argv + ARGUMENTS_LEAST;
+	job.text_count = (uint32_t)(argc - ARGUMENTS_LEAST);
+	r = job_run(&job, argv[1]);
+	if (r < 0) { /* or it told more */
+		(void)report_fail(&job.report, -r, NULL, strerror(-r));
+		return EXIT_FAILURE;
+	}
+	report_done(&job.report);
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,21 @@
+/*
+ * Verbs of dsec-store, one file each. A verb leaves IMPORT_RESULT in IMAGE_FD_SCRATCH where it made
+ * an image, STORE_REPORT where it has something to tell.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "backends/store/report.h"
+
+struct store_job {
+	struct report report;
+	uint64_t bytes_max; /* contents of what is made */
+	uint32_t flags;	    /* enum image_flag */
+	const char *name;   /* "": none */
+	char *const *texts; /* parts, a source, a target, rules */
+	uint32_t text_count;
+};
+
+/* 0, or -errno; report_fail() says more than an errno. */
+typedef int store_verb(struct store_job *job);

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Jobs on images against a real engine: what a program of the store leaves, says and dies of."""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from importer import entry, mounts_of_our_own, tar
+from test_image_engine import RUN_S, Engine, eventually
+
+# In the place of dsec-store: what it does, the name of its image says.
+STORE = r"""#!/usr/bin/python3
+import os, struct, sys, time
+verb, name, texts = sys.argv[1], sys.argv[5], sys.argv[6:]
+def frame(kind, error=0, step=b"", reason=b""):
+    os.write(1, struct.pack("<IiIIQQQIIQQ24s80s256s72s", kind, error, 0, 0, 7, 4096, 0, 0, 0, 1, 2,
+                            step, reason, b"", b""))
+def scratch(file):
+    return open(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=3), "wb")
+assert os.path.isdir("/proc/self/fd/4") and all(map(str.isdigit, sys.argv[2:5]))
+frame(1)
+if name == "hangs":
+    os.fork()
+    time.sleep(600)
+if verb == "compose":
+    part = os.open(texts[0] + ".erofs", os.O_RDONLY, dir_fd=4)
+    with scratch("image.erofs") as made, open(part, "rb") as of:
+        made.write(of.read())
+if name == "linked":
+    os.symlink("/etc/passwd", "report.json", dir_fd=3)
+else:
+    with scratch("report.json") as report:
+        words = " ".join([verb, sys.argv[4], name, *texts]).encode()
+        report.write(b"x" * 70000 if name == "large" else b'{"asked": "%s"}' % words)
+if name == "fails":
+    frame(3, 2, b"blobs", b"it is not there")
+    sys.exit(1)
+frame(2)
+"""
+
+
+class JobTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        mounts_of_our_own()
+        cls.folder = Path(tempfile.mkdtemp(prefix="dsec-image-jobs."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        images, program = cls.folder / "images", cls.folder / "store"
+        images.mkdir()
+        program.write_text(STORE)
+        program.chmod(0o755)
+        cls.engine = Engine(cls.folder, "imgjobs", images, "--store-program", str(program))
+        cls.addClassCleanup(cls.engine.stop)
+        ran = cls.engine.dsec("image", "import", "-", "--name", "base", input=tar(entry("a", b"a")))
+        assert ran.returncode == 0, ran.stderr
+
+    def good(self, *words):
+        ran = self.engine.dsec("--json", "image", *words)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        return [json.loads(line) for line in ran.stdout.decode().splitlines()]
+
+    def bad(self, *words, says):
+        ran = self.engine.dsec("image", *words)
+        self.assertEqual(ran.returncode, 125, (ran.stdout, ran.stderr))
+        for text in says:
+            self.assertIn(text, ran.stderr.decode())
+        return ran.stdout.decode()
+
+    def check_nothing_is_left(self):
+        self.assertTrue(eventually(lambda: not self.engine.groups()), self.engine.groups())
+        self.assertTrue(eventually(lambda: not self.engine.left()), self.engine.left())
+
+    def test_what_it_made_is_published_and_its_report_is_told(self):
+        report, row = self.good("compose", "made/one", "base", "base")
+        self.assertEqual(report, {"asked": "compose 0 made/one base base"})
+        self.assertEqual((row["name"], row["new_bytes"], row["shared_bytes"]), ("made/one", 1, 2))
+        self.assertIn("made/one", [row["name"] for row in self.good("ls")])
+        self.good("rm", "made/one")
+        self.check_nothing_is_left()
+
+    def test_words_and_flags_reach_it_as_they_were_asked(self):
+        for words, asked in ((["gc"], "gc 0 "), (["gc", "--dry-run"], "gc 2 "),
+                             (["verify"], "verify 0 "), (["verify", "base"], "verify 0 base"),
+                             (["push", "base", "oci:/x:y", "--zstd"], "push 4 base oci:/x:y"),
+                             (["pull", "oci:/x:y", "base2", "--lazy"], "pull 8 base2 oci:/x:y"),
+                             (["hotset"], "hotset 0 ")):
+            self.assertEqual(self.good(*words), [{"asked": asked}])
+        self.check_nothing_is_left()
+
+    def test_a_failure_is_told_with_its_report(self):
+        said = self.bad("verify", "fails", says=["verify.blobs", "it is not there", "absent"])
+        self.assertEqual(json.loads(said), {"asked": "verify 0 fails"})
+        self.bad("verify", "large", says=["verify.report"])
+        self.bad("verify", "linked", says=["verify.report"])
+        self.check_nothing_is_left()
+
+    def test_texts_that_make_no_sense_are_refused_by_field(self):
+        self.bad("compose", "x", "../base", says=["image.items", "no image's name"])
+        self.bad("push", "base", "a\nb", says=["image.items", "control characters"])
+        self.bad("compose", ".x", "base", says=["image.name"])
+
+    def test_an_end_before_its_end_leaves_nothing(self):
+        for number, says in ((signal.SIGINT, b"cancelled"), (signal.SIGKILL, b"")):
+            child = self.engine.start("image", "verify", "hangs")
+            self.assertTrue(eventually(self.engine.groups), "it runs")
+            child.send_signal(number)
+            _, said = child.communicate(timeout=RUN_S)
+            self.assertIn(says, said)
+            self.check_nothing_is_left()
+        child = self.engine.start("image", "verify", "hangs", "--timeout", "300ms")
+        self.assertIn(b"deadline", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_is_left()
+
+    def test_a_killed_program_is_told(self):
+        child = self.engine.start("image", "verify", "hangs", stdin=subprocess.DEVNULL)
+        self.assertTrue(eventually(self.engine.groups), "it runs")
+        group, = self.engine.groups()
+        self.assertTrue(eventually((group / "cgroup.procs").read_text))
+        for pid in map(int, (group / "cgroup.procs").read_text().split()):
+            with contextlib.suppress(ProcessLookupError):  # all end with the first
+                os.kill(pid, signal.SIGKILL)
+        self.assertIn(b"program was killed", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_is_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
