@@ -148,6 +148,7 @@ int store_compose(const struct store *store, const uint8_t (*manifests)[DIGEST_B
 	if (r >= 0 && count > 1)
 		(void)snprintf(record->source, sizeof record->source, "composed");
 	if (r >= 0) {
+		tree_drop_segments(tree); /* that later parts hide all of */
 		contents_count(tree, record);
 		r = image_write(tree, fd, record);
 	}

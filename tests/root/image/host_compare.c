@@ -28,13 +28,15 @@ struct pair {
 struct compare {
 	uint64_t files;
 	struct pair *pairs;
+	char *ours, *its; /* PIECE_BYTES of each side */
 };
 
-static void contents_compare(const char *host, const char *image, off_t size)
+static void contents_compare(const struct compare *compare, const char *host, const char *image,
+			     off_t size)
 {
 	auto_close int a = open(host, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	auto_close int b = open(image, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	auto_free char *x = malloc(PIECE_BYTES), *y = malloc(PIECE_BYTES);
+	char *x = compare->ours, *y = compare->its;
 	off_t at = 0;
 
 	if (a < 0 || b < 0)
@@ -125,7 +127,7 @@ static void entry_compare(struct compare *compare, const char *host, const char 
 	if (!S_ISDIR(a.st_mode) && a.st_nlink > 1)
 		links_compare(compare, &a, &b, image);
 	if (S_ISREG(a.st_mode))
-		contents_compare(host, image, a.st_size);
+		contents_compare(compare, host, image, a.st_size);
 	if (S_ISLNK(a.st_mode) && (readlink(host, target, sizeof target - 1) !=
 					   readlink(image, other, sizeof other - 1) ||
 				   strcmp(target, other)))
@@ -173,7 +175,7 @@ static void folder_compare(struct compare *compare, const char *host, const char
 
 uint64_t host_image_compare(const struct host_image *image, const char *path)
 {
-	struct compare compare = { 0 };
+	struct compare compare = { .ours = malloc(PIECE_BYTES), .its = malloc(PIECE_BYTES) };
 	char mount[64];
 
 	(void)snprintf(mount, sizeof mount, "/proc/self/fd/%d/.", image->mount_fd);
@@ -184,5 +186,7 @@ uint64_t host_image_compare(const struct host_image *image, const char *path)
 		free(compare.pairs);
 		compare.pairs = next;
 	}
+	free(compare.ours);
+	free(compare.its);
 	return compare.files;
 }

@@ -81,7 +81,7 @@ static void extent_read(struct host_tree *host, uint32_t node, int fd, off_t off
 		.segment = segment,
 		.block = (uint32_t)(host->segment_bytes / TREE_BLOCK_BYTES),
 	};
-	auto_free char *piece = malloc(PIECE_BYTES);
+	auto_free char *piece = malloc(bytes < PIECE_BYTES ? bytes : PIECE_BYTES);
 	off_t to = (off_t)host->segment_bytes;
 
 	for (uint64_t done = 0; done < bytes;) {

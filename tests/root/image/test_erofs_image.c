@@ -20,7 +20,7 @@
 #include "tests/root/image/host_tree.h"
 #include "tests/slowness.h"
 
-enum { FAIL = 1, FILES_COUNT = 3000 };
+enum { FAIL = 1, FILES_COUNT = 1500 };
 
 /* ---- odd folders ---- */
 
