@@ -124,6 +124,8 @@ struct config {
 	uint64_t disk_inodes;		   /* 262144 */
 	uint64_t image_bytes_max;	   /* contents of an imported image: 64 GiB */
 	uint32_t images_full_percent;	   /* of their disk: no import beyond; 90 */
+	const char *remote_header_path;	   /* NULL: a remote is asked without credentials */
+	const char *remote_ca_path;	   /* NULL: the host's */
 	uint32_t remote_timeout_s;	   /* of a read of a remote, whatever hangs: 30 */
 	uint64_t memory_bytes;		   /* default limit where enforceable: 0, none */
 	uint32_t pids_max;		   /* default: 1024 */

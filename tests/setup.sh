@@ -8,6 +8,7 @@ packages=(
 	clang llvm lld libclang-rt-dev clang-format
 	bpftool libbpf-dev libxdp-dev apparmor libapparmor-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
 	libjansson-dev libarchive-dev libyaml-dev libssl-dev zlib1g-dev
+	libcurl4-openssl-dev
 	# testing
 	libcriterion-dev libuv1-dev iproute2 nftables procps util-linux strace zsh groff-base xfsprogs
 	# the image, and the peers of the load generator
