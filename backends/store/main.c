@@ -19,8 +19,13 @@ static const struct {
 	const char *name;
 	store_verb *run;
 } verbs[] = {
-	{ "compose", NULL }, { "gc", NULL },   { "verify", NULL }, { "push", NULL },
-	{ "pull", NULL },    { "pack", NULL }, { "hotset", NULL },
+	{ "compose", verb_compose },
+	{ "gc", verb_gc },
+	{ "verify", verb_verify },
+	{ "push", NULL },
+	{ "pull", NULL },
+	{ "pack", NULL },
+	{ "hotset", NULL },
 };
 
 static int number_parse(const char *text, uint64_t *ret)

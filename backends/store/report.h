@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "backends/image.h"
@@ -24,5 +25,7 @@ struct report {
 int report_fail(struct report *report, int error, const char *name, const char *reason);
 /* Called often; tells now and then, and looks whether the disk fills. */
 int report_progress(struct report *report);
+/* STORE_REPORT in the scratch: whole, or -errno. At most 64 KiB are sent. */
+int report_leave(const char *json, size_t bytes);
 /* That it went well, with what the frame says by now. */
 void report_done(struct report *report);

@@ -55,6 +55,9 @@ enum { SEAL_BUFFER_BYTES = 256 << 10 };
 
 /* Bytes of contents in an extent: the file may end in its last block. */
 uint64_t seal_extent_bytes(const struct tree_node *node, const struct tree_extent *extent);
+/* What a file's digest begins with: its holes, where it has any. */
+void seal_holes_add(struct digest *digest, const struct tree_node *node,
+		    const struct tree_extent *extents);
 /* seal_files.c: the files, their digests, and which are the same. */
 int seal_files_read(struct sealing *s);
 /* seal_found.c: which of them the store has. What it says was compared. */

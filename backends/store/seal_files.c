@@ -60,11 +60,15 @@ static bool is_dense(const struct tree_node *node, const struct tree_extent *ext
 	return blocks * TREE_BLOCK_BYTES >= node->size;
 }
 
-static void holes_add(struct digest *digest, const struct tree_node *node,
-		      const struct tree_extent *extents)
+void seal_holes_add(struct digest *digest, const struct tree_node *node,
+		    const struct tree_extent *extents)
 {
 	char text[48];
-	int bytes = snprintf(text, sizeof text, "holes %llu\n", (unsigned long long)node->size);
+	int bytes;
+
+	if (is_dense(node, extents))
+		return;
+	bytes = snprintf(text, sizeof text, "holes %llu\n", (unsigned long long)node->size);
 
 	digest_add(digest, text, (size_t)bytes);
 	for (uint32_t i = 0; i < node->extents; i++) {
@@ -87,8 +91,7 @@ static int file_read_node(struct sealing *s, struct digest *digest, uint32_t num
 	memset(ret, 0, sizeof *ret);
 	ret->node = number;
 	ret->same = ret->found = ret->next = SEAL_NONE;
-	if (!is_dense(node, extents))
-		holes_add(digest, node, extents);
+	seal_holes_add(digest, node, extents);
 	for (uint32_t i = 0; r >= 0 && i < node->extents; i++) {
 		uint64_t bytes = seal_extent_bytes(node, &extents[i]);
 

@@ -19,3 +19,5 @@ struct store_job {
 
 /* 0, or -errno; report_fail() says more than an errno. */
 typedef int store_verb(struct store_job *job);
+
+store_verb verb_compose, verb_gc, verb_verify;
