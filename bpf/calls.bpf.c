@@ -201,33 +201,41 @@ static __always_inline void refusal_tell(const struct subject *subject,
 	(void)verdict_tell(&v, kind->argument); /* refused all the same */
 }
 
-static __always_inline void value_tell(const struct subject *subject, void *map, __u32 value,
-				       const struct call *call, const struct kind *kind)
+static __always_inline void ioctl_tell(const struct subject *subject, const struct call *call)
 {
-	const struct policy_value_key key = { subject->sandbox->policy, value };
-	const struct policy_refusal *refusal = bpf_map_lookup_elem(map, &key);
+	struct kind kind = { .argument = (__u32)call->second };
+	const struct policy_refusal *refusal =
+		ioctl_refusal(subject, (__u32)call->second, &kind.hook);
 
 	if (refusal)
-		refusal_tell(subject, refusal, call, kind);
+		refusal_tell(subject, refusal, call, &kind);
+}
+
+static __always_inline void socket_tell(const struct subject *subject, const struct call *call)
+{
+	const struct policy_value_key key = { subject->sandbox->policy, (__u32)call->first };
+	const struct policy_refusal *refusal = bpf_map_lookup_elem(&families, &key);
+	const struct kind kind = { .hook = POLICY_HOOK_SOCKET,
+				   .argument = (__u64)(__u32)call->first << 32 |
+					       (__u64)(__u16)call->second << 16 |
+					       (__u16)call->third };
+
+	if (refusal)
+		refusal_tell(subject, refusal, call, &kind);
 }
 
 /* As the programs of file.bpf.c and process.bpf.c would have told of it. */
 static __always_inline void call_tell(const struct subject *subject, const struct call *call)
 {
 	struct policy_refusal refusal = {};
-	struct kind kind = {};
+	struct kind kind;
 
 	if (call->number == CALL_IOCTL) {
-		kind.hook = POLICY_HOOK_IOCTL;
-		kind.argument = (__u32)call->second;
-		value_tell(subject, &ioctls, (__u32)call->second & 0xffff, call, &kind);
+		ioctl_tell(subject, call);
 		return;
 	}
 	if (call->number == CALL_SOCKET || call->number == CALL_SOCKETPAIR) {
-		kind.hook = POLICY_HOOK_SOCKET;
-		kind.argument = (__u64)(__u32)call->first << 32 | (__u64)(__u16)call->second << 16 |
-				(__u16)call->third;
-		value_tell(subject, &families, (__u32)call->first, call, &kind);
+		socket_tell(subject, call);
 		return;
 	}
 	kind = kind_of(call);

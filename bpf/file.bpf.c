@@ -43,6 +43,7 @@ enum {
 	OPENED_TO_EXECUTE = 040,    /* __FMODE_EXEC, in f_flags */
 	PROTECTION_EXECUTE = 4,	    /* PROT_EXEC */
 	FMODE_OF_BACKING = 1 << 24, /* FMODE_BACKING, from Linux 6.12 on */
+	MAGIC_OF_PROC = 0x9fa0,
 };
 
 struct backing_file___user {
@@ -222,15 +223,37 @@ static __always_inline struct dentry *mount_point(const struct vfsmount *of)
 	return BPF_CORE_READ(mount, mnt_mountpoint);
 }
 
-/* The mask over what is hidden shows nothing; who opens it has looked for that all the same. */
-static __always_inline int mask_check(const struct path *path, __u64 flags)
+/* The kernel's memory, which every sandbox has a cover over: nothing is refused, and it is told. */
+static __always_inline void kernel_memory_tell(struct dentry *dentry, __u64 flags)
+{
+	static const char memory[] = "kcore";
+	const struct verdict looked = { POLICY_RULE_PLATFORM, POLICY_HOOK_OPEN, 0, flags };
+	char name[8] = {};
+	struct subject subject;
+	struct violation v;
+
+	if (bpf_probe_read_kernel_str(name, sizeof(name), BPF_CORE_READ(dentry, d_name.name)) < 0 ||
+	    bpf_strncmp(name, sizeof(memory), memory) || !subject_find(&subject))
+		return;
+	v = violation_of(&subject, &looked);
+	(void)file_tell(&v, (__u64)dentry, flags);
+}
+
+/* A cover over what is hidden shows nothing; who opens it has looked for that all the same. */
+static __always_inline int cover_check(const struct path *path, __u64 flags)
 {
 	const struct asked asked = { HIDE, HIDE, POLICY_HOOK_OPEN, flags };
 	struct vfsmount *of = path->mnt;
+	struct dentry *under;
 
-	if (path->dentry != BPF_CORE_READ(of, mnt_root))
+	if (path->dentry != of->mnt_root)
 		return 0;
-	return dentry_check(mount_point(of), &asked);
+	under = mount_point(of);
+	if (BPF_CORE_READ(under, d_sb, s_magic) == MAGIC_OF_PROC) {
+		kernel_memory_tell(under, flags);
+		return 0;
+	}
+	return dentry_check(under, &asked);
 }
 
 SEC("lsm/file_open")
@@ -246,7 +269,7 @@ int BPF_PROG(dsec_file_open, struct file *file)
 		asked.here |= EXECUTE;
 	asked.below = asked.here;
 	r = dentry_check(file->f_path.dentry, &asked);
-	return r ? r : mask_check(&file->f_path, file->f_flags);
+	return r ? r : cover_check(&file->f_path, file->f_flags);
 }
 
 SEC("lsm/file_truncate")
@@ -451,12 +474,11 @@ int BPF_PROG(dsec_move_mount, const struct path *from, const struct path *to)
 	return r ? r : at_edge(to->dentry, HERE, BELOW, POLICY_HOOK_MOUNT);
 }
 
-/* By type and number: a 32-bit program's structures have other sizes. */
 static __always_inline int ioctl_check(unsigned int command)
 {
-	struct policy_value_key key = { .value = command & 0xffff };
 	const struct policy_refusal *refusal;
 	struct subject subject;
+	__u32 hook;
 
 	if (!subject_find(&subject))
 		return 0;
@@ -464,9 +486,8 @@ static __always_inline int ioctl_check(unsigned int command)
 		return -ERROR_PERMISSION;
 	if (!(subject.policy->content & POLICY_HAS_IOCTLS))
 		return 0;
-	key.policy = subject.sandbox->policy;
-	refusal = bpf_map_lookup_elem(&ioctls, &key);
-	return refusal ? refusal_judge(&subject, refusal, POLICY_HOOK_IOCTL, command) : 0;
+	refusal = ioctl_refusal(&subject, command, &hook);
+	return refusal ? refusal_judge(&subject, refusal, hook, command) : 0;
 }
 
 SEC("lsm/file_ioctl")

@@ -119,11 +119,14 @@ static int unix_rule(struct work *work, const struct guard_rule *rule, uint32_t 
 
 static int value_rule(struct work *work, const struct guard_rule *rule, uint32_t number)
 {
-	const struct policy_refusal refusal = { .rule = number, .is_audit = rule->is_audit };
-	const struct policy_value_key key = { .policy = work->policy, .value = rule->value };
 	const bool is_ioctl = rule->kind == GUARD_RULE_IOCTL;
+	const bool is_others = is_ioctl && rule->bits & GUARD_IOCTL_OTHERS;
+	const bool is_allowed = is_ioctl && rule->bits & GUARD_IOCTL_ALLOW;
+	const struct policy_refusal refusal = { .rule = is_allowed ? 0 : number,
+						.is_audit = rule->is_audit };
+	const struct policy_value_key key = { .policy = work->policy, .value = rule->value };
 
-	if (is_ioctl && rule->value > UINT16_MAX)
+	if (is_ioctl && (is_others ? rule->value != GUARD_IOCTL_NONE : rule->value > UINT16_MAX))
 		return -EINVAL;
 	work->summary.content |= is_ioctl ? POLICY_HAS_IOCTLS : POLICY_HAS_FAMILIES;
 	return map_put(work, is_ioctl ? GUARD_MAP_IOCTLS : GUARD_MAP_FAMILIES, &key, &refusal);

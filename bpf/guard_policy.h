@@ -16,7 +16,7 @@ enum {
 
 enum guard_rule_kind {
 	GUARD_RULE_FILE = 1, /* text: absolute path; bits: enum guard_file_bits */
-	GUARD_RULE_IOCTL,    /* value: type << 8 | number; refused */
+	GUARD_RULE_IOCTL,    /* value: type << 8 | number; bits: enum guard_ioctl_bits */
 	GUARD_RULE_FAMILY,   /* value: AF_…; refused */
 	GUARD_RULE_UNIX,     /* text: path of a socket, or "@name" in the abstract; refused */
 	GUARD_RULE_PROCESS,  /* value: enum guard_process; refused */
@@ -32,6 +32,14 @@ enum guard_cap {
 	GUARD_CAP_CONNECTIONS_PER_S,
 	GUARD_CAP_BYTES_PER_S,
 };
+
+/* Of an ioctl's rule; 0: it is refused. */
+enum guard_ioctl_bits {
+	GUARD_IOCTL_ALLOW = 1,	/* it may be, where others may not */
+	GUARD_IOCTL_OTHERS = 2, /* all that no rule names are refused; value: GUARD_IOCTL_NONE */
+};
+
+enum { GUARD_IOCTL_NONE = 1 << 16 };
 
 enum guard_file_bits {
 	GUARD_FILE_WRITE = 1,	 /* no opening for writing, truncation, creation below */

@@ -87,3 +87,19 @@ static __always_inline int refusal_judge(const struct subject *subject,
 	(void)verdict_tell(&v, argument); /* refused all the same */
 	return refusal->is_audit ? 0 : -ERROR_PERMISSION;
 }
+
+/* By type and number: a 32-bit program's structures have other sizes. NULL: it may be. */
+static __always_inline const struct policy_refusal *ioctl_refusal(const struct subject *subject,
+								  __u32 command, __u32 *ret_hook)
+{
+	struct policy_value_key key = { subject->sandbox->policy, command & 0xffff };
+	const struct policy_refusal *refusal = bpf_map_lookup_elem(&ioctls, &key);
+
+	*ret_hook = POLICY_HOOK_IOCTL;
+	if (!refusal) {
+		*ret_hook = POLICY_HOOK_IOCTL_OTHER;
+		key.value = POLICY_IOCTL_OTHERS;
+		refusal = bpf_map_lookup_elem(&ioctls, &key);
+	}
+	return refusal && refusal->rule ? refusal : NULL;
+}

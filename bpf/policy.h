@@ -124,6 +124,9 @@ struct policy_value_key {
 	__u32 policy, value;
 };
 
+/* ioctls: where a policy says what may be, all others, and in the name of which rule. */
+enum { POLICY_IOCTL_OTHERS = 1 << 16 };
+
 struct policy_name_key {
 	__u64 hash;
 	__u32 policy;
@@ -131,7 +134,7 @@ struct policy_name_key {
 };
 
 struct policy_refusal {
-	__u32 rule;
+	__u32 rule; /* 0: it may be */
 	__u32 is_audit;
 };
 
@@ -359,6 +362,7 @@ enum policy_hook {
 	POLICY_HOOK_FETCH = 31, /* no program's: what a package proxy saw; text: the path */
 	/* A call that mounts, whatever the place. */
 	POLICY_HOOK_MOUNT_CALL = 32,
+	POLICY_HOOK_IOCTL_OTHER = 33, /* one that is not among those that may be; as IOCTL */
 	POLICY_HOOKS,
 };
 
@@ -367,7 +371,7 @@ enum policy_own_rule {
 	POLICY_RULE_OWN = 0x8000,
 	POLICY_RULE_NETWORK_NONE = POLICY_RULE_OWN, /* no inet sockets */
 	POLICY_RULE_ABSTRACT,			    /* no abstract unix names */
-	POLICY_RULE_PLATFORM,			    /* nothing of the platform's own files */
+	POLICY_RULE_PLATFORM,			    /* watched: the kernel's memory is covered */
 	POLICY_RULE_OUTSIDE,			    /* no ptrace, no signal to who is outside */
 	POLICY_RULE_METADATA_ADDRESS,		    /* no cloud metadata service */
 	POLICY_RULE_NEIGHBOUR,			    /* no other sandbox, and no host, by network */

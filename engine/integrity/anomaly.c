@@ -68,7 +68,7 @@ static enum dsec_anomaly rule_of(const struct policy_violation *v)
 	case POLICY_HOOK_METADATA:
 	case POLICY_HOOK_MOUNT:
 		return DSEC_ANOMALY_PROTECTED_WRITE;
-	default: /* BYTECODE and MOUNT_CALL among them: honest programs try */
+	default: /* BYTECODE, MOUNT_CALL, IOCTL_OTHER: honest programs try */
 		return DSEC_ANOMALIES;
 	}
 }
@@ -157,8 +157,8 @@ uint32_t anomaly_judge(struct anomaly_state *state, const struct anomaly_rules *
 
 	if (violation->rule == POLICY_RULE_FILE_STORM) /* allowed, too */
 		return rule_judge(state, rules, DSEC_ANOMALY_STORM, violation, times);
-	if (violation->verdict == POLICY_AUDITED)
-		return 0; /* it was allowed */
+	if (violation->verdict == POLICY_AUDITED && violation->rule != POLICY_RULE_PLATFORM)
+		return 0; /* it was allowed; what is the platform's only shows nothing */
 	raised = rule_judge(state, rules, which, violation, times);
 	if (which == DSEC_ANOMALY_PORT_SCAN && port_is_vcs(violation->port, violation->protocol))
 		raised |= rule_judge(state, rules, DSEC_ANOMALY_VCS_DIRECT, violation, times);

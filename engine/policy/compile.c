@@ -12,10 +12,11 @@
 #include <string.h>
 
 #include "engine/policy/egress.h"
-#include "engine/policy/services.h"
+#include "engine/policy/ioctls.h"
 #include "engine/policy/names.h"
+#include "engine/policy/services.h"
 
-enum { GROUP_MAX = 8, FAMILY_FIRST = 1 };
+enum { LABELS_MAX = 8, FAMILY_FIRST = 1 }; /* labels: of one entry */
 
 /* ---- texts ---- */
 
@@ -48,11 +49,13 @@ static size_t strings_room(const struct policy_entry *entries, uint32_t count)
 		room += strlen(families->words[i].name) + 64;
 	for (uint32_t i = 0; i < count; i++) {
 		size_t text = strlen(entries[i].text) + 1;
+		const bool is_ioctls = policy_field(entries[i].field)->kind == FIELD_IS_IOCTLS;
+		const size_t labels = is_ioctls ? IOCTL_RULES_MAX : LABELS_MAX;
 
 		if (places_most(&entries[i]) > 1)
 			room += SERVICE_PLACES_MAX * (GUARD_RULE_TEXT_MAX + 1) + 2 * 96;
 		room += text + (entries[i].key ? strlen(entries[i].key) + 1 : 0);
-		room += GROUP_MAX * (strlen(policy_field(entries[i].field)->path) + 1 + text);
+		room += labels * (strlen(policy_field(entries[i].field)->path) + 8 + text);
 	}
 	return room;
 }
@@ -62,7 +65,7 @@ static size_t strings_room(const struct policy_entry *entries, uint32_t count)
 /* A list that says what may be is a value as a whole: to join it would widen it. */
 static bool is_replaced_whole(enum policy_field_id field)
 {
-	return field == FIELD_SOCKETS_FAMILIES;
+	return field == FIELD_SOCKETS_FAMILIES || field == FIELD_IOCTLS_ALLOW;
 }
 
 static bool document_has(const struct policy_document *document, enum policy_field_id field)
@@ -197,30 +200,15 @@ static uint32_t file_bits(enum policy_field_id field)
 	}
 }
 
-static bool has_ioctl(const struct policy *policy, uint32_t number)
-{
-	for (uint32_t i = 0; i < policy->guard.rule_count; i++)
-		if (policy->rules[i].kind == GUARD_RULE_IOCTL && policy->rules[i].value == number)
-			return true;
-	return false;
-}
-
 static int ioctls_add(const struct compiling *compiling, const struct policy_entry *entry)
 {
-	struct guard_rule rule = { .kind = GUARD_RULE_IOCTL, .value = (uint32_t)entry->value };
-	const uint16_t *group;
+	struct guard_rule all[IOCTL_RULES_MAX];
+	const uint32_t count = ioctl_rules(compiling->policy, entry, all);
 	int r = 0;
 
-	if (entry->is_number)
-		return has_ioctl(compiling->policy, rule.value) ?
-			       0 :
-			       rule_add(compiling, entry, entry->text, &rule);
-	group = policy_ioctl_group((uint32_t)entry->value);
-	for (size_t i = 0; group[i] && r == 0; i++) {
-		rule.value = group[i];
-		if (!has_ioctl(compiling->policy, rule.value)) /* groups overlap */
-			r = rule_add(compiling, entry, entry->text, &rule);
-	}
+	for (uint32_t i = 0; i < count && r == 0; i++)
+		r = rule_add(compiling, entry,
+			     all[i].bits & GUARD_IOCTL_OTHERS ? "others" : entry->text, &all[i]);
 	return r;
 }
 

@@ -360,8 +360,9 @@ static int value_read(const struct reading *reading, enum policy_field_id id,
 		return bytes_read(reading, id, at);
 	if (at->kind != YAML_LIST)
 		return yaml_mistake(reading->mistake, at, "%s: expected a list", field->path);
-	if (field->kind == FIELD_IS_FAMILIES && !at->first) /* it would refuse none */
-		return yaml_mistake(reading->mistake, at, "%s: expected what may be, as unix",
+	if ((id == FIELD_SOCKETS_FAMILIES || id == FIELD_IOCTLS_ALLOW) && !at->first)
+		return yaml_mistake(reading->mistake, at, /* it would refuse none */
+				    "%s: expected what may be: all others are refused",
 				    field->path);
 	for (const struct yaml_node *item = at->first; item && r == 0; item = item->next)
 		r = item_read(reading, id, item);

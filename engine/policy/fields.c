@@ -5,7 +5,9 @@
  */
 #include "engine/policy/fields.h"
 
+#include <linux/fiemap.h>
 #include <linux/fs.h>
+#include <linux/sockios.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -51,18 +53,34 @@ static const struct policy_word family_words[] = {
 	{ "mctp", 45 },
 };
 
-enum { GROUP_XFS, GROUP_FREEZE, GROUP_TRIM, GROUP_IMMUTABLE, GROUP_TTY, GROUP_EXT4 };
+enum {
+	GROUP_XFS,
+	GROUP_FREEZE,
+	GROUP_TRIM,
+	GROUP_IMMUTABLE,
+	GROUP_TTY_INJECTION,
+	GROUP_EXT4,
+	GROUP_TTY,
+	GROUP_FILE,
+	GROUP_SOCKET,
+};
 
 static const struct policy_word ioctl_words[] = {
-	{ "xfs-dangerous", GROUP_XFS }, { "fs-freeze", GROUP_FREEZE },
-	{ "fs-trim", GROUP_TRIM },	{ "immutable", GROUP_IMMUTABLE },
-	{ "tty-injection", GROUP_TTY }, { "ext4-dangerous", GROUP_EXT4 },
+	{ "xfs-dangerous", GROUP_XFS },
+	{ "fs-freeze", GROUP_FREEZE },
+	{ "fs-trim", GROUP_TRIM },
+	{ "immutable", GROUP_IMMUTABLE },
+	{ "tty-injection", GROUP_TTY_INJECTION },
+	{ "ext4-dangerous", GROUP_EXT4 },
+	{ "tty", GROUP_TTY },
+	{ "file", GROUP_FILE },
+	{ "socket", GROUP_SOCKET },
 };
 
 const uint16_t *policy_ioctl_group(uint32_t group)
 {
 	/* type << 8 | number: what of a command is the same for every size and direction. */
-	static const uint16_t groups[][8] = {
+	static const uint16_t groups[][IOCTL_GROUP_MAX] = {
 		/* swapext, goingdown, exchange range, start commit, commit range */
 		[GROUP_XFS] = { 'X' << 8 | 109, 'X' << 8 | 125, 'X' << 8 | 129, 'X' << 8 | 130,
 				'X' << 8 | 131 },
@@ -70,9 +88,55 @@ const uint16_t *policy_ioctl_group(uint32_t group)
 		[GROUP_TRIM] = { FITRIM & 0xffff },
 		[GROUP_IMMUTABLE] = { FS_IOC_SETFLAGS & 0xffff, FS_IOC_FSSETXATTR & 0xffff },
 		/* TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD */
-		[GROUP_TTY] = { 0x5412, 0x541c, 0x541d, 0x5423 },
+		[GROUP_TTY_INJECTION] = { 0x5412, 0x541c, 0x541d, 0x5423 },
 		/* move extents, swap boot, resize, shutdown */
 		[GROUP_EXT4] = { 'f' << 8 | 15, 'f' << 8 | 17, 'f' << 8 | 16, 'X' << 8 | 125 },
+		/* Modes, sizes, groups and packets of terminals, and what makes one's own. */
+		[GROUP_TTY] = { TCGETS,
+				TCSETS,
+				TCSETSW,
+				TCSETSF,
+				TCGETA,
+				TCSETA,
+				TCSETAW,
+				TCSETAF,
+				TCSBRK,
+				TCXONC,
+				TCFLSH,
+				TIOCEXCL,
+				TIOCNXCL,
+				TIOCSCTTY,
+				TIOCGPGRP,
+				TIOCSPGRP,
+				TIOCOUTQ,
+				TIOCGWINSZ,
+				TIOCSWINSZ,
+				TIOCPKT,
+				TIOCNOTTY,
+				TIOCGETD,
+				TCSBRKP,
+				TIOCGSID,
+				0x542a,
+				0x542b,
+				0x542c,
+				0x542d,
+				0x5430,
+				0x5431,
+				TIOCSIG & 0xffff,
+				TIOCGPKT & 0xffff,
+				TIOCGPTLCK & 0xffff,
+				TIOCGEXCL & 0xffff,
+				TIOCGPTPEER & 0xffff },
+		/* Of any descriptor, and what only asks. */
+		[GROUP_FILE] = { FIONREAD, FIONBIO, FIONCLEX, FIOCLEX, FIOASYNC, FIOQSIZE, FIBMAP,
+				 FIGETBSZ, FS_IOC_GETFLAGS & 0xffff, FS_IOC_GETVERSION & 0xffff,
+				 FS_IOC_FSGETXATTR & 0xffff, FS_IOC_FIEMAP & 0xffff,
+				 FS_IOC_GETFSLABEL & 0xffff },
+		/* What only asks; who may set an interface is nobody inside. */
+		[GROUP_SOCKET] = { FIOSETOWN, SIOCSPGRP, FIOGETOWN, SIOCGPGRP, SIOCATMARK, 0x8906,
+				   0x8907, SIOCGIFNAME, SIOCGIFCONF, SIOCGIFFLAGS, SIOCGIFADDR,
+				   SIOCGIFDSTADDR, SIOCGIFBRDADDR, SIOCGIFNETMASK, SIOCGIFMETRIC,
+				   SIOCGIFMTU, SIOCGIFHWADDR, SIOCGIFINDEX, SIOCGIFTXQLEN },
 	};
 
 	return groups[group];
@@ -109,6 +173,7 @@ static const struct policy_field fields[] = {
 	[FIELD_FILES_HIDE] = LIST("files.hide", FIELD_IS_PATHS),
 	[FIELD_FILES_NOEXEC] = LIST("files.noexec", FIELD_IS_PATHS),
 	[FIELD_FILES_VERIFY] = LIST("files.verify", FIELD_IS_PATHS),
+	[FIELD_IOCTLS_ALLOW] = { "ioctls.allow", FIELD_IS_IOCTLS, WORDS(ioctl_words), 0 },
 	[FIELD_IOCTLS_DENY] = { "ioctls.deny", FIELD_IS_IOCTLS, WORDS(ioctl_words), 0 },
 	[FIELD_SOCKETS_FAMILIES] = { "sockets.families", FIELD_IS_FAMILIES, WORDS(family_words),
 				     0 },

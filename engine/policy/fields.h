@@ -18,6 +18,7 @@ enum policy_field_id {
 	FIELD_FILES_HIDE,
 	FIELD_FILES_NOEXEC,
 	FIELD_FILES_VERIFY,
+	FIELD_IOCTLS_ALLOW, /* all others are refused */
 	FIELD_IOCTLS_DENY,
 	FIELD_SOCKETS_FAMILIES,
 	FIELD_SOCKETS_UNIX_DENY,
@@ -92,7 +93,8 @@ enum { ENFORCE_REQUIRED, ENFORCE_WHERE_POSSIBLE, ENFORCE_AUDIT }; /* the first o
 const struct policy_field *policy_field(enum policy_field_id id);
 /* NULL: none of that name. */
 const struct policy_word *policy_word(const struct policy_words *words, const char *name);
-/* The numbers of a group of ioctls by its place in the words. Ends with 0. */
+enum { IOCTL_GROUP_MAX = 48 };
+/* The numbers of a group of ioctls by its place in the words, fewer than that. Ends with 0. */
 const uint16_t *policy_ioctl_group(uint32_t group);
 
 /* The name that was probably meant, or NULL: at most two letters away. */

@@ -9,6 +9,7 @@
 
 #include "engine/policy/compile.h"
 #include "engine/policy/egress.h"
+#include "engine/policy/ioctls.h"
 #include "engine/policy/names.h"
 
 /* Of `path` itself, or of all that is below `above`. */
@@ -41,10 +42,13 @@ static bool value_is_kept(const struct guard_rule *by, const struct guard_rule *
 					       by->value == rule->value;
 }
 
-static bool rule_is_kept(const struct policy *policy, const struct guard_rule *rule)
+static bool rule_is_kept(const struct policy *policy, const struct policy *wider,
+			 const struct guard_rule *rule)
 {
 	uint32_t missing = rule->bits & ~(uint32_t)GUARD_FILE_SUBTREE;
 
+	if (rule->kind == GUARD_RULE_IOCTL)
+		return ioctl_is_kept(policy, wider, rule);
 	for (uint32_t i = 0; i < policy->guard.rule_count; i++) {
 		const struct guard_rule *by = &policy->rules[i];
 
@@ -68,7 +72,7 @@ uint32_t policy_lacks(const struct policy *policy, const struct policy *wider)
 	for (uint32_t i = 0; i < wider->guard.rule_count; i++)
 		if (!wider->rules[i].is_audit &&
 		    wider->rules[i].kind < GUARD_RULE_DESTINATION && /* those: see below */
-		    !rule_is_kept(policy, &wider->rules[i]))
+		    !rule_is_kept(policy, wider, &wider->rules[i]))
 			return i + 1;
 	return 0;
 }

@@ -231,12 +231,12 @@ const char *anomaly_name(uint32_t anomaly)
 const char *hook_name(uint32_t hook)
 {
 	static const char *const names[] = {
-		"other",      "socket",	     "unix-connect", "unix-send", "open",     "create",
-		"remove",     "rename",	     "link",	     "truncate",  "metadata", "stat",
-		"execute",    "mount",	     "ioctl",	     "ptrace",	  "signal",   "bpf",
-		"perf",	      "userfaultfd", "keyctl",	     "userns",	  "io-uring", "scheduler",
-		"core-sched", "connect",     "bind",	     "send",	  "dns",      "tls",
-		"bytecode",   "fetch",	     "mount-call",
+		"other",      "socket",	     "unix-connect", "unix-send",   "open",	"create",
+		"remove",     "rename",	     "link",	     "truncate",    "metadata", "stat",
+		"execute",    "mount",	     "ioctl",	     "ptrace",	    "signal",	"bpf",
+		"perf",	      "userfaultfd", "keyctl",	     "userns",	    "io-uring", "scheduler",
+		"core-sched", "connect",     "bind",	     "send",	    "dns",	"tls",
+		"bytecode",   "fetch",	     "mount-call",   "ioctl-other",
 	};
 
 	return hook < sizeof(names) / sizeof(names[0]) ? names[hook] : "other";

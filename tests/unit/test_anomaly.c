@@ -49,6 +49,18 @@ Test(anomaly, what_is_hidden_is_hunted_and_not_written)
 	cr_expect_eq(judge(&state, &v, 1), 1u << DSEC_ANOMALY_HUNTING);
 }
 
+Test(anomaly, who_looks_at_the_kernels_memory_hunts_although_nothing_is_refused)
+{
+	struct anomaly_state state = { 0 };
+	struct policy_violation v = seen(POLICY_HOOK_OPEN, 0);
+
+	v.verdict = POLICY_AUDITED;
+	cr_expect_eq(judge(&state, &v, 100), 0, "watched by a policy: no anomaly");
+	v.rule = POLICY_RULE_PLATFORM;
+	cr_expect_eq(judge(&state, &v, 2), 0, "a search through all of / meets it once");
+	cr_expect_eq(judge(&state, &v, 1), 1u << DSEC_ANOMALY_HUNTING);
+}
+
 Test(anomaly, a_limit_is_of_its_window)
 {
 	struct anomaly_state state = { 0 };

@@ -147,7 +147,7 @@ static const struct bad {
 	  "2:18 not UTF-8, or a character YAML does not take" },
 	{ "name: a\nextends: \x01\n", "2:10 not UTF-8, or a character YAML does not take" },
 	{ "name: a\nsockets: {families: []}\n",
-	  "2:21 sockets.families: expected what may be, as unix" },
+	  "2:21 sockets.families: expected what may be: all others are refused" },
 };
 
 Test(policy, a_mistake_is_told_with_its_place_its_field_and_what_was_expected)
@@ -278,6 +278,34 @@ Test(policy, what_extends_joins_lists_replaces_words_and_may_narrow_families)
 	(void)loaded(table, "name: base\n");
 	policies_sweep(table);
 	cr_expect(rule_of(policies_find(table, 0, "child"), "files.hide /a"));
+	table_close(table);
+}
+
+/* 0x541b is FIONREAD, of group file; 0x5412 TIOCSTI, of tty-injection alone. */
+Test(policy, ioctls_that_may_be_refuse_all_others_and_what_is_denied_stays_so)
+{
+	struct policy_table *table = table_open();
+	const struct policy *list =
+		loaded(table, "name: list\nioctls: {deny: [0x541b], allow: [tty, file, 0x5412]}\n");
+	const struct policy *less =
+		loaded(table, "name: less\nextends: list\nioctls: {allow: [tty]}\n");
+	const struct policy *named =
+		loaded(table, "name: named\nioctls: {deny: [tty-injection]}\n");
+	const struct guard_rule *others = &list->rules[1];
+
+	cr_expect_str_eq(list->rules[0].label, "ioctls.deny 0x541b");
+	cr_expect_str_eq(others->label, "ioctls.allow others");
+	cr_expect_eq(others->bits, GUARD_IOCTL_OTHERS);
+	cr_expect_eq(list->rules[2].bits, GUARD_IOCTL_ALLOW);
+	for (uint32_t i = 1; i < list->guard.rule_count; i++)
+		cr_expect_neq(list->rules[i].value, 0x541b, "denied, and of group file");
+	cr_expect_eq(list->rules[list->guard.rule_count - 1].value, 0x5412);
+	cr_expect_lt(less->guard.rule_count, list->guard.rule_count, "a list replaces another");
+	cr_expect_eq(policy_lacks(less, list), 0);
+	cr_expect_eq(policy_lacks(list, less), 2, "it allows more");
+	cr_expect_eq(policy_lacks(less, named), 0, "others are refused, these among them");
+	cr_expect_neq(policy_lacks(list, named), 0, "but for one that it allows");
+	cr_expect_eq(policy_lacks(named, less), 1);
 	table_close(table);
 }
 

@@ -108,4 +108,14 @@ Test(walls, as_many_ioctls_as_a_policy_has_rules_fit_into_a_filter)
 	int r = filter_compile(&policy, filter, &count);
 
 	cr_expect(r == 0 && count > GUARD_POLICY_RULES_MAX, "%d, %u", r, count);
+	for (uint32_t i = 1; i < GUARD_POLICY_RULES_MAX; i++)
+		rules[i].bits = GUARD_IOCTL_ALLOW;
+	rules[0] = (struct guard_rule){ .kind = GUARD_RULE_IOCTL,
+					.bits = GUARD_IOCTL_OTHERS,
+					.value = GUARD_IOCTL_NONE };
+	r = filter_compile(&policy, filter, &count);
+	cr_expect(r == 0 && count > 2 * (GUARD_POLICY_RULES_MAX - 1), "listed: %d, %u", r, count);
+	rules[0].is_audit = true;
+	r = filter_compile(&policy, filter, &count);
+	cr_expect(r == 0 && count == 0, "what is only watched no filter refuses: %d, %u", r, count);
 }

@@ -37,6 +37,8 @@ PYTHON = re.compile(r".*/python3[.0-9]*")
 GUESTS_MAX = 4  # at once, of one kernel
 SETTLE_S = 10  # for what a test has to end by itself, after it
 GUEST = "guest"  # guest_tests.py: what only a guest can show
+# Which LSM is asked first: AppArmor, as distributions have it, but on these: LSM programs.
+OPTIONS = {"6.18": "lsm=landlock,lockdown,yama,loadpin,safesetid,integrity,bpf,apparmor"}
 PASSED, FAILED, SKIPPED = 0, 1, 77
 
 
@@ -140,7 +142,8 @@ def guest_run(share, name, kernel, image):
     log, results = FOLDER / f"{name}.log", FOLDER / f"{name}.results"
     results.touch()
     guest = vm.Guest(command, kernel, timeout_s=LIMIT_S, folders=[TOP, BUILD, image.parent],
-                     answer=lambda line: share.answer(name, line), output=log)
+                     answer=lambda line: share.answer(name, line), output=log,
+                     options=OPTIONS.get(share.series, ""))
     status = guest.run()
     rows, taken = results_read(results), share.taken.get(name, [])
     lines = [f"{name}: {len(rows)} of {len(taken)} tests in {time.monotonic() - began:.0f} s"]

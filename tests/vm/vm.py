@@ -88,7 +88,7 @@ def disk_make(path, mib, *command):
 ACCELERATOR = "tcg,thread=single"
 
 
-def qemu_command(folder, kernel, memory_mib, talk_fd):
+def qemu_command(folder, kernel, memory_mib, options, talk_fd):
     def disk(name):
         return f"if=virtio,format=raw,cache=unsafe,file={folder / name}"
 
@@ -99,7 +99,7 @@ def qemu_command(folder, kernel, memory_mib, talk_fd):
         *("-m", str(memory_mib), "-nodefaults", "-no-user-config", "-display", "none"),
         *("-no-reboot", "-nic", "none", "-serial", f"file:{folder / 'console'}"),
         *("-kernel", kernel / "vmlinuz", "-initrd", folder / "initramfs"),
-        *("-append", KERNEL_OPTIONS),
+        *("-append", f"{KERNEL_OPTIONS} {options}".rstrip()),
         *("-drive", disk("disk"), "-drive", disk("swap")),
         *("-device", "virtio-serial-pci"),
         *("-chardev", "file,id=output,path=/dev/stdout"),
@@ -163,12 +163,13 @@ def prepare(series):
 
 class Guest:
     """One guest for one command. `answer` is what answers the lines (bytes) that it writes to
-    $VM_TALK; `output` the path where its output goes, standard output if none is given."""
+    $VM_TALK; `output` the path where its output goes, standard output if none is given; `options`
+    more of the kernel's."""
 
     def __init__(self, command, kernel, memory_mib=2560, timeout_s=600, boot_s=BOOT_S, folders=(),
-                 answer=lambda line: b"", output=None):
+                 answer=lambda line: b"", output=None, options=""):
         self.kernel, self.memory_mib, self.limit_s = kernel, memory_mib, timeout_s + boot_s
-        self.answer, self.output = answer, output
+        self.answer, self.output, self.options = answer, output, options
         self.last_words = ""
         self.files = {
             "environment": f"HOST_FOLDERS={shlex.quote(' '.join(host_folders(folders)))}\n",
@@ -197,7 +198,7 @@ class Guest:
         server = threading.Thread(target=talk_serve, args=[ours, self.answer], daemon=True)
         server.start()
         fd = talk.detach()
-        command = qemu_command(folder, self.kernel, self.memory_mib, fd)
+        command = qemu_command(folder, self.kernel, self.memory_mib, self.options, fd)
         with open(self.output, "wb") if self.output else contextlib.nullcontext(
                 sys.stdout.buffer) as output:
             in_time = qemu_run(command, self.limit_s, output, fd)

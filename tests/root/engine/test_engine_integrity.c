@@ -11,6 +11,7 @@
 enum {
 	HOOK_SOCKET = 1,
 	HOOK_UNIX_CONNECT = 2,
+	HOOK_OPEN = 4,
 	HOOK_CREATE = 5,
 	HOOK_BYTECODE = 30,
 	FLOOD = 100000
@@ -236,7 +237,7 @@ static struct dsec_id policed_make(struct dsec *d, const char *policy, uint32_t 
 
 #define KERNEL_RULE "sockets.unix.deny /run/x.sock"
 static const char kernel_policy[] = "name: kernel\n"
-				    "files: {protect: [/etc/ld.so.preload, /home]}\n"
+				    "files: {protect: [/etc/ld.so.preload, /home], hide: [/testbed]}\n"
 				    "sockets: {unix: {deny: [/run/x.sock]}}\n"
 				    "enforce: {sockets: required}\n";
 
@@ -255,6 +256,25 @@ static void python_runs_and_is_clean(struct engine *e)
 	expect(told.last_count == 40 && told.hook == HOOK_BYTECODE && told.anomalies == 0);
 	runs_with_taint(e->d, held,
 			"mkdir /home/__pycache 2>/dev/null; :", 1u << DSEC_ANOMALY_PROTECTED_WRITE);
+	sandbox_end(e->d, held);
+}
+
+/* What every sandbox has a cover over, and what its policy hides: by one's own hand, three times. */
+static void who_looks_for_what_is_covered_is_told_and_hunts(struct engine *e)
+{
+	const uint32_t bit = 1u << DSEC_ANOMALY_HUNTING;
+	struct dsec_status trouble;
+	struct dsec_id held = policed_make(e->d, "kernel", 0, &trouble);
+	struct told told;
+
+	runs_with_taint(e->d, held, "exec cat /proc/kcore", 0);
+	told = told_when(e->d, held, 1, false);
+	expect(told.hook == HOOK_OPEN && !strcmp(told.text, "/kcore") && told.anomalies == 0);
+	runs_with_taint(e->d, held, "ls /testbed 2>&1 | grep -q 'No such file'", 0);
+	expect(until(20000, !strcmp((told = told_of(e->d, held)).text, "/testbed")));
+	runs_with_taint(e->d, held, "ls /testbed 2>/dev/null; :", bit);
+	told = told_of(e->d, held);
+	expect(told.anomalies == 1 && told.anomaly == DSEC_ANOMALY_HUNTING);
 	sandbox_end(e->d, held);
 }
 
@@ -301,6 +321,7 @@ static void what_only_the_kernel_can_hold_is_held_there_or_fails_the_create(stru
 	}
 	expect(levels == DSEC_POLICY_BPF_LSM);
 	python_runs_and_is_clean(e);
+	who_looks_for_what_is_covered_is_told_and_hunts(e);
 	phases_are_told_as_they_are(e);
 	/* Slots are used again: the one that had the policy by one that has none. */
 	for (int i = 0; i < 4; i++) {

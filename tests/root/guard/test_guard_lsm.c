@@ -89,7 +89,7 @@ static void teardown(void)
 
 TestSuite(lsm, .init = setup, .fini = teardown, .timeout = 60);
 
-static void sandbox_set(void)
+static struct guard_sandbox sandbox_set(void)
 {
 	struct guard_sandbox sandbox = { .sandbox = 1, .policy = policy.number };
 	struct stat st;
@@ -98,6 +98,7 @@ static void sandbox_set(void)
 	sandbox.root_device = st.st_dev;
 	cr_assert_eq(guard_policy_load(guard, &policy), 0);
 	cr_assert_eq(guard_sandbox_set(guard, tree.ids[TREE_SLOT0], &sandbox), 0);
+	return sandbox;
 }
 
 static int open_try(const char *path, int flags)
@@ -220,6 +221,53 @@ static void told_check(void)
 	guard_violations_close(stream);
 }
 
+/* ---- ioctls that may be, and no others ---- */
+
+static const struct guard_rule list_rules[] = {
+	{ .kind = GUARD_RULE_IOCTL,
+	  .bits = GUARD_IOCTL_OTHERS,
+	  .value = GUARD_IOCTL_NONE,
+	  .label = "ioctls.allow others" },
+	{ .kind = GUARD_RULE_IOCTL,
+	  .bits = GUARD_IOCTL_ALLOW,
+	  .value = 0x541b,
+	  .label = "ioctls.allow 0x541b" },
+};
+
+static const struct guard_policy list_policy = {
+	.number = 8, .rule_count = 2, .rules = list_rules, .name = "list"
+};
+
+static int unlisted_try(const void *with)
+{
+	int bytes, pair[2];
+
+	(void)with;
+	if (pipe2(pair, O_CLOEXEC) < 0 || ioctl(pair[0], 0x541b, &bytes) < 0)
+		return 1;
+	return NOTED(ioctl(pair[0], 0x5413, &bytes)) == EPERM ? 0 : 2;
+}
+
+static void list_check(const struct guard_sandbox *sandbox)
+{
+	struct guard_sandbox listed = *sandbox;
+	struct guard_violations *stream = NULL;
+
+	seen_count = 0;
+	listed.policy = list_policy.number;
+	cr_assert_eq(guard_violations_open(guard, 0, &stream), 0);
+	cr_assert_eq(guard_policy_load(guard, &list_policy), 0);
+	cr_assert_eq(guard_sandbox_set(guard, tree.ids[TREE_SLOT0], &listed), 0);
+	cr_expect_eq(tree_run(&tree, TREE_LEAF, unlisted_try, NULL), 0);
+	cr_assert_eq(guard_violations_consume(stream, 16, take, NULL), 1);
+	cr_expect_eq(seen[0].rule, 1);
+	cr_expect_eq(seen[0].hook, POLICY_HOOK_IOCTL_OTHER);
+	cr_expect_eq(seen[0].argument, 0x5413);
+	cr_assert_eq(guard_sandbox_set(guard, tree.ids[TREE_SLOT0], sandbox), 0);
+	cr_expect_eq(guard_policy_drop(guard, &list_policy), 0);
+	guard_violations_close(stream);
+}
+
 /* ---- files that are made too fast ---- */
 
 enum { MADE = 100, STORM_AHEAD_S = 60 };
@@ -283,12 +331,14 @@ static void storm_check(void)
 Test(lsm, is_the_same_by_every_route_told_with_its_path_counted_exactly_and_leaves_neighbours_alone)
 {
 	const int refused = 1, allowed = 0;
+	struct guard_sandbox sandbox;
 
 	skip_without_lsm();
 	close(open("watched", O_CREAT | O_WRONLY | O_CLOEXEC, 0644));
-	sandbox_set();
+	sandbox = sandbox_set();
 	told_check();
 	storm_check();
+	list_check(&sandbox);
 	cr_expect_eq(tree_run(&tree, TREE_SLOT0, attacks_try, &refused), 0);
 	cr_expect_eq(tree_run(&tree, TREE_LEAF, attacks_try, &refused), 0);
 	cr_expect_eq(tree_run(&tree, TREE_SLOT1, attacks_try, &allowed), 0);

@@ -160,6 +160,7 @@ static const struct {
 	{ "walls-families", probe_walls_families },
 	{ "walls-processes", probe_walls_processes },
 	{ "walls-ioctl", probe_walls_ioctl },
+	{ "walls-ioctl-list", probe_walls_ioctl_list },
 	{ "walls-profile", probe_walls_profile },
 };
 

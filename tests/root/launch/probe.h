@@ -54,5 +54,6 @@ void probe_walls_open(const char *argument);
 void probe_walls_families(const char *argument);
 void probe_walls_processes(const char *argument);
 void probe_walls_ioctl(const char *argument);
+void probe_walls_ioctl_list(const char *argument);
 /* Its argument is the profile that it is in. */
 void probe_walls_profile(const char *argument);

@@ -270,6 +270,20 @@ void probe_walls_ioctl(const char *argument)
 	refused("one that only does not fit", syscall(SYS_ioctl, fd, 0x5413, 0), ENOTTY);
 }
 
+/* 0x5413 is listed, others are not; 0x660b is refused by name, and what is no ioctl as ever. */
+void probe_walls_ioctl_list(const char *argument)
+{
+	int fd = open("/tmp", O_RDONLY);
+
+	(void)argument;
+	ioctl_attack(fd, 0x5401);
+	ioctl_attack(fd, 0xc020660b);
+	refused("one that is listed", syscall(SYS_ioctl, fd, 0x5413, 0), ENOTTY);
+	refused("with junk", syscall(SYS_ioctl, fd, 0xabcdef01c0005413ul, 0), ENOTTY);
+	refused("a family", socket(AF_NETLINK, SOCK_RAW, 0), EAFNOSUPPORT);
+	allowed("another call", fcntl(fd, F_GETFD));
+}
+
 static void profile_is(const char *path, const char *profile)
 {
 	char text[160] = "", wanted[160];

@@ -63,6 +63,15 @@ static const struct guard_rule call_rules[] = {
 	VALUE_RULE(PROCESS, GUARD_PROCESS_CORE_SCHED),
 };
 
+/* Ioctls that may be, and no others; the last two are of the library's filter. */
+static const struct guard_rule list_rules[] = {
+	{ .kind = GUARD_RULE_IOCTL, .bits = GUARD_IOCTL_OTHERS, .value = GUARD_IOCTL_NONE },
+	{ .kind = GUARD_RULE_IOCTL, .bits = GUARD_IOCTL_ALLOW, .value = 0x541b },
+	{ .kind = GUARD_RULE_IOCTL, .bits = GUARD_IOCTL_ALLOW, .value = 0x5413 },
+	VALUE_RULE(IOCTL, 0x660b),
+	VALUE_RULE(FAMILY, AF_NETLINK),
+};
+
 /* What every sandbox is refused already. */
 static const struct guard_rule standing_rules[] = {
 	VALUE_RULE(FAMILY, AF_PACKET),
@@ -165,6 +174,11 @@ static void tracing_and_priorities_are_refused_inside(struct harness *h)
 static void ioctls_are_refused_by_number_on_every_entry(struct harness *h)
 {
 	look(h, call_rules, COUNT(call_rules), "walls-ioctl");
+}
+
+static void ioctls_that_are_not_listed_are_refused_on_every_entry(struct harness *h)
+{
+	look(h, list_rules, COUNT(list_rules), "walls-ioctl-list");
 }
 
 static void rules_that_hold_for_all_need_no_sheet(struct harness *h)
@@ -370,6 +384,7 @@ static const struct harness_test tests[] = {
 	TEST(families_are_refused_with_junk_and_in_pairs, ),
 	TEST(tracing_and_priorities_are_refused_inside, ),
 	TEST(ioctls_are_refused_by_number_on_every_entry, ),
+	TEST(ioctls_that_are_not_listed_are_refused_on_every_entry, ),
 	TEST(rules_that_hold_for_all_need_no_sheet, ),
 	TEST(a_new_worker_puts_up_the_same_walls, ),
 	TEST(walls_leave_a_root_untouched, ),
