@@ -145,6 +145,20 @@ static bool has_code(const struct dsec_news *news)
 	return news->reason == DSEC_EXIT || news->reason == DSEC_NOT_STARTED;
 }
 
+/* Its number where it is a policy's; what is counted by itself breaks none. */
+static void rule_show(const struct dsec_news *news)
+{
+	const char *name = rule_name(news->rule);
+
+	if (!news->rule)
+		return;
+	if (name)
+		(void)printf(", rule %s", name);
+	else
+		(void)printf(", rule %u", news->rule);
+	(void)fputs(news->verdict == 1 ? ", refused" : ", watched", stdout);
+}
+
 static void violation_show(const struct dsec_news *news)
 {
 	if (news->topic == DSEC_TOPIC_ANOMALY)
@@ -154,6 +168,7 @@ static void violation_show(const struct dsec_news *news)
 		(void)fputc(' ', stdout);
 		value_write(stdout, news->text);
 	}
+	rule_show(news);
 	if (news->process.bytes) {
 		(void)printf(" by %d ", news->pid);
 		value_write(stdout, news->process);
@@ -207,10 +222,13 @@ static void news_show(const struct dsec_news *news)
 
 static void violation_add(json_t *object, const struct dsec_news *news)
 {
+	const char *name = rule_name(news->rule);
+
 	if (news->topic == DSEC_TOPIC_ANOMALY)
 		(void)json_object_set_new(object, "anomaly",
 					  json_string(anomaly_name(news->anomaly)));
 	(void)json_object_set_new(object, "rule", json_integer(news->rule));
+	(void)json_object_set_new(object, "rule_name", name ? json_string(name) : json_null());
 	(void)json_object_set_new(object, "hook", json_string(hook_name(news->hook)));
 	(void)json_object_set_new(object, "count", json_amount(news->count));
 	(void)json_object_set_new(object, "argument", json_amount(news->argument));

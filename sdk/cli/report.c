@@ -242,6 +242,18 @@ const char *hook_name(uint32_t hook)
 	return hook < sizeof(names) / sizeof(names[0]) ? names[hook] : "other";
 }
 
+const char *rule_name(uint32_t rule)
+{
+	static const char *const names[] = {
+		"network-none",	    "abstract",	 "platform",   "outside",
+		"metadata-address", "neighbour", "egress",     "dns",
+		"egress-cap",	    "sockets",	 "file-storm",
+	};
+	const uint32_t own = rule - RULES_OWN; /* wraps round for those of a policy */
+
+	return own < sizeof(names) / sizeof(names[0]) ? names[own] : NULL;
+}
+
 void integrity_text(uint32_t tainted, char ret_text[INTEGRITY_TEXT_BYTES])
 {
 	const char *between = "tainted[";

@@ -30,6 +30,9 @@ const char *reason_name(uint32_t reason);
 /* Of an anomaly rule, and of what a program tried. */
 const char *anomaly_name(uint32_t anomaly);
 const char *hook_name(uint32_t hook);
+/* Rules from here on are everybody's; the name of one; NULL: a policy's, or a newer engine's. */
+enum { RULES_OWN = 0x8000 };
+const char *rule_name(uint32_t rule);
 enum { INTEGRITY_TEXT_BYTES = 256 };
 /* "clean", or "tainted[port-scan, hunting]". */
 void integrity_text(uint32_t tainted, char ret_text[INTEGRITY_TEXT_BYTES]);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """docs/bpftool.md: its commands, as they stand there, say what a sandbox may do and what it tried."""
+import json
 import re
 import subprocess
 import sys
@@ -54,6 +55,11 @@ class BpftoolTest(EngineFixture):
         if "bpf-lsm" in self.good("policy", "show", "held", "--effective"):
             self.assertRegex(told["What enforces it"], r"\d+: lsm  name dsec_file_open")
         self.assertEqual(told["What it tried"].count('"count"'), 1, "one rule, of one sandbox")
+        lines = self.good("events", sandbox, "--kind", "violation").splitlines()[1:]
+        self.assertRegex(lines[0], r"exec 1 socket 1 times, rule network-none, refused by \d+ program")
+        event = json.loads(self.good("events", sandbox, "--kind", "violation", "--json").splitlines()[0])
+        self.assertEqual((event["rule"], event["rule_name"], event["refused"]),
+                         (32768, "network-none", True))
 
 
 if __name__ == "__main__":

@@ -237,7 +237,9 @@ static struct dsec_id policed_make(struct dsec *d, const char *policy, uint32_t 
 
 #define KERNEL_RULE "sockets.unix.deny /run/x.sock"
 static const char kernel_policy[] = "name: kernel\n"
-				    "files: {protect: [/etc/ld.so.preload, /home], hide: [/testbed]}\n"
+				    "files:\n"
+				    "  protect: [/etc/ld.so.preload, /home]\n"
+				    "  hide: [/testbed]\n"
 				    "sockets: {unix: {deny: [/run/x.sock]}}\n"
 				    "enforce: {sockets: required}\n";
 
@@ -259,7 +261,7 @@ static void python_runs_and_is_clean(struct engine *e)
 	sandbox_end(e->d, held);
 }
 
-/* What every sandbox has a cover over, and what its policy hides: by one's own hand, three times. */
+/* What every sandbox has a cover over, and what its policy hides: opened three times. */
 static void who_looks_for_what_is_covered_is_told_and_hunts(struct engine *e)
 {
 	const uint32_t bit = 1u << DSEC_ANOMALY_HUNTING;

@@ -5,14 +5,19 @@
  * what they cost without. Not a test: `bench_policy`.
  */
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,7 +27,7 @@
 #include "tests/root/guard/bench.h"
 #include "tests/root/guard/tree.h"
 
-enum { OPEN, STAT, IOCTL, SOCKET, CONNECT, SEND, CALLS };
+enum { OPEN, STAT, IOCTL, SOCKET, CONNECT, SEND, FILTERED, CALLS };
 enum { OUTSIDE, PLAIN, LARGE, KINDS, MANY = 100000, TEXT_BYTES = 64, FILE_RULES = 960 };
 
 static const char *const call_names[CALLS] = {
@@ -32,8 +37,9 @@ static const char *const call_names[CALLS] = {
 	[SOCKET] = "socket + close, unix",
 	[CONNECT] = "connect + accept + close, unix",
 	[SEND] = "send + recv, unix",
+	[FILTERED] = "getppid, behind a filter",
 };
-static const int repeats[CALLS] = { 20000, 20000, 50000, 10000, 5000, 20000 };
+static const int repeats[CALLS] = { 20000, 20000, 50000, 10000, 5000, 20000, 50000 };
 
 #define DEEP "/tmp/dsec-bench/a/b/c/d"
 
@@ -41,6 +47,21 @@ struct ends {
 	struct sockaddr_un at;
 	int listener, pair[2];
 };
+
+/* One that refuses nothing. The last calls of a child are behind it. */
+static void filtered_once(void)
+{
+	static bool is_there;
+	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	const struct sock_fprog filter = { 1, &all };
+
+	if (!is_there) {
+		must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges");
+		must(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter), "filter");
+		is_there = true;
+	}
+	must(syscall(SYS_getppid), "getppid");
+}
 
 static void call_once(int call, const void *with)
 {
@@ -70,6 +91,9 @@ static void call_once(int call, const void *with)
 		must(connect(fd, at, sizeof(ends->at)), "connect");
 		close(accept(ends->listener, NULL, NULL));
 		close(fd);
+		break;
+	case FILTERED:
+		filtered_once();
 		break;
 	default:
 		must(send(ends->pair[0], &byte, 1, 0), "send");
