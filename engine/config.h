@@ -43,6 +43,8 @@ enum {
 	IMPORT_S_MAX = 2 * 3600,
 	NETWORKS_ENDING = 32,	  /* network namespaces being torn down, per shard */
 	NAMES_DESCRIPTORS = 1347, /* per shard, where sandboxes may ask for names */
+	IMAGE_DEVICES_MAX = 1024, /* segments of an image */
+	SERVED_MAX = 1024,	  /* segments that are served at once, of the node */
 	TTL_S_MAX = 30 * 24 * 3600,
 	CREATE_LIMIT_S = 60,  /* a sandbox that is not built by then is quarantined */
 	DESTROY_LIMIT_S = 10, /* one that is not gone by then is, too */
@@ -126,6 +128,8 @@ struct config {
 	uint32_t images_full_percent;	   /* of their disk: no import beyond; 90 */
 	const char *remote_header_path;	   /* NULL: a remote is asked without credentials */
 	const char *remote_ca_path;	   /* NULL: the host's */
+	const char *remote_address;	   /* where contents are that are not here; NULL */
+	uint64_t image_cache_bytes;	   /* of what was fetched of them: 20 GiB */
 	uint32_t remote_timeout_s;	   /* of a read of a remote, whatever hangs: 30 */
 	uint64_t memory_bytes;		   /* default limit where enforceable: 0, none */
 	uint32_t pids_max;		   /* default: 1024 */

@@ -165,7 +165,11 @@ uint64_t config_descriptors(const struct config *config)
 	/* Questions under way, connections that ask or are forwarded, and where they come. */
 	uint64_t names = config->egress_range ? config->shards * (uint64_t)NAMES_DESCRIPTORS : 0;
 
-	return own + clients + ports + names + 3 * files + 4ull * config->execs_max + passing;
+	/* Two of a segment that is served, and one of each while its image is mounted. */
+	uint64_t served = config->remote_address ? 2ull * SERVED_MAX + IMAGE_DEVICES_MAX : 0;
+
+	return served + own + clients + ports + names + 3 * files + 4ull * config->execs_max +
+	       passing;
 }
 
 static int bound_apply(const struct config *config, const struct bound *b, uint32_t *value)

@@ -18,6 +18,7 @@
 #include "engine/client/client.h"
 #include "engine/control_open.h"
 #include "engine/engine.h"
+#include "engine/serve/serve.h"
 #include "engine/tenant/tenant.h"
 
 enum {
@@ -227,6 +228,16 @@ struct image_table *control_images(struct control *control)
 	return &control->images;
 }
 
+struct serve *control_serve(struct control *control)
+{
+	return control->serve;
+}
+
+struct node *control_node(struct control *control)
+{
+	return &control->node;
+}
+
 struct policy_table *control_policies(struct control *control)
 {
 	return &control->policies;
@@ -421,6 +432,7 @@ static void refresh_due(struct control *control)
 		return;
 	control->refreshed_ns = now_ns;
 	images_refresh(control, control->config);
+	serve_tick(control->serve);
 	policies_sweep(&control->policies);
 }
 

@@ -15,7 +15,9 @@ struct engine_handover;
 struct image_table;
 struct io;
 struct mail;
+struct node;
 struct policy_table;
+struct serve;
 struct shard;
 
 /* Start everything; on failure nothing is left. Logs why. */
@@ -30,6 +32,8 @@ int control_close(struct control *control);
 struct io *control_io(struct control *control);
 int control_cgroup(const struct control *control); /* the instance's root; borrowed */
 struct image_table *control_images(struct control *control);
+struct serve *control_serve(struct control *control); /* NULL: nothing is served */
+struct node *control_node(struct control *control);
 struct policy_table *control_policies(struct control *control);
 const struct config *control_config(const struct control *control);
 struct image_runs *control_image_runs(struct control *control);

@@ -22,6 +22,7 @@
 #include "engine/request/records.h"
 #include "engine/sandbox/network.h"
 #include "engine/keeper/sweep.h"
+#include "engine/serve/serve.h"
 #include "engine/tenant/tenant.h"
 
 enum { CONTROL_RING_ENTRIES = 256, REQUESTS_PER_SHARD = 4096 };
@@ -392,8 +393,12 @@ int control_open(const struct config *config, const struct engine_handover *hand
 		r = policies_start(control);
 	if (r >= 0) {
 		image_runs_open(control);
-		r = shards_start(control);
+		r = serve_open(control, handover->keeper_fd, &control->serve);
 	}
+	if (r >= 0)
+		r = shards_start(control);
+	if (r >= 0 && control->serve)
+		serve_adopt(control->serve);
 	if (r < 0) {
 		(void)control_close(control);
 		return r;
@@ -445,6 +450,7 @@ int control_close(struct control *control)
 
 	if (control->io)
 		shards_end(control);
+	serve_close(control->serve);
 	policies_close(&control->policies);
 	services_free(control->policies.services);
 	guard_close(control->guard);

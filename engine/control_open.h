@@ -35,6 +35,7 @@ struct control {
 	struct image_table images;
 	struct image_runs image_runs;
 	struct policy_table policies;
+	struct serve *serve;		 /* NULL: nothing is served */
 	struct policy_enforcer enforcer; /* of those */
 	struct upstreams upstreams;	 /* node.upstreams, where names can be asked */
 	struct policy_files policy_files;

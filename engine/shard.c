@@ -16,6 +16,7 @@
 #include "engine/names/resolver.h"
 #include "engine/port/port.h"
 #include "engine/request/request.h"
+#include "engine/serve/server.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/tenant/tenancy.h"
 
@@ -151,7 +152,10 @@ static int shard_open(struct shard *shard)
 		.fault = config->fault,
 		.stats = shard->flow_stats,
 	};
-	r = integrity_open(shard, node->guard);
+	if (control_serve(node->control))
+		r = server_open(shard, &shard->server);
+	if (r >= 0)
+		r = integrity_open(shard, node->guard);
 	if (r == 0)
 		r = resolver_open(shard);
 	return r < 0 ? r : container_open(&options, &shard->backend);
@@ -165,7 +169,9 @@ static void shard_close(struct shard *shard)
 		return;
 	if (shard->backend)
 		shard->backend->class->close(shard->backend);
+	server_close(shard->server);
 	io_close(shard->io);
+	server_free(shard->server);
 	resolver_close(shard);
 	integrity_close(shard);
 	free(shard->flow_stats);

@@ -33,6 +33,7 @@ struct channel;
 struct client;
 struct policy;
 struct resolver;
+struct server;
 struct shard;
 struct subscriptions;
 struct tenancy;
@@ -88,6 +89,7 @@ struct shard {
 	struct forwards forwards; /* ways into sandboxes from this host */
 	struct functions functions;
 	struct integrity integrity;
+	struct server *server;	   /* of segments that are not here; NULL: none is served */
 	struct resolver *resolver; /* NULL: names cannot be asked here */
 	uint32_t port_waits, imports;
 	struct shares shares;		     /* of execs, by client */

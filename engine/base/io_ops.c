@@ -24,6 +24,16 @@ void io_read_at(struct io *io, struct io_op *op, int fd, const struct io_range *
 	io_uring_prep_read(io_sqe_for(io, op), fd, range->buffer, range->bytes, range->offset);
 }
 
+void io_write_at(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_uring_prep_write(io_sqe_for(io, op), fd, range->buffer, range->bytes, range->offset);
+}
+
+void io_sync_data(struct io *io, struct io_op *op, int fd)
+{
+	io_uring_prep_fsync(io_sqe_for(io, op), fd, IORING_FSYNC_DATASYNC);
+}
+
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes)
 {
 	io_uring_prep_write(io_sqe_for(io, op), fd, buffer, bytes, (uint64_t)-1);

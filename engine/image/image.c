@@ -20,14 +20,11 @@
 
 #include "backends/backend.h"
 #include "backends/image.h"
-#include "backends/store/erofs.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/control.h"
-#include "engine/serve/devices.h"
+#include "engine/image/image_load.h"
 #include "engine/shard.h"
-
-enum { OPEN_TRIES = 3 };
 
 static void images_next(struct control *control);
 
@@ -56,35 +53,10 @@ int image_name_check(const char *name)
 	return start ? -EINVAL : 0;
 }
 
-/* All zero where there is none. */
-static struct image_file file_identify(const char *path)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0)
-		return (struct image_file){ 0 };
-	return (struct image_file){
-		.device = st.st_dev,
-		.inode = st.st_ino,
-		.bytes = (uint64_t)st.st_size,
-		.changed_ns =
-			(uint64_t)st.st_ctim.tv_sec * 1000000000u + (uint64_t)st.st_ctim.tv_nsec,
-		.written_ns =
-			(uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec,
-	};
-}
-
-static bool file_is(const struct image_file *file, const char *path)
-{
-	struct image_file now = file_identify(path);
-
-	return !memcmp(&now, file, sizeof now);
-}
-
 /* The same file with other bytes: a mount of it shows some of the old and some of the new. */
 static bool file_was_written(const struct image_file *file, const char *path)
 {
-	struct image_file now = file_identify(path);
+	struct image_file now = image_file_identify(path);
 
 	return now.device == file->device && now.inode == file->inode &&
 	       (now.bytes != file->bytes || now.written_ns != file->written_ns);
@@ -140,80 +112,11 @@ static struct image *image_new(struct image_table *table, struct node *node, con
 static void image_free(struct image_table *table, struct image *image)
 {
 	*table_place(table, image) = NULL;
+	for (uint32_t i = 0; i < image->served_count; i++)
+		serve_put(image->served[i]);
+	free(image->served);
 	free(image->record);
 	free(image);
-}
-
-/* The record of the very file that was identified; none is fine. */
-static int record_load(int fd, struct image_record **ret)
-{
-	auto_free struct image_record *record = calloc(1, sizeof *record);
-	int r;
-
-	if (!record)
-		return -ENOMEM;
-	r = image_size_check(fd);
-	if (r >= 0)
-		r = image_record_read(fd, record);
-	if (r < 0)
-		return r == -ENODATA ? 0 : r;
-	*ret = take_ptr(record);
-	return 0;
-}
-
-static int devices_mount(const char *path, const struct erofs_table *table,
-			 const struct config *config, int *ret_mount_fd)
-{
-	struct devices devices;
-	int r = devices_open(config, table, &devices);
-
-	if (r < 0)
-		return r;
-	r = backend_image_mount(path, &devices.list, ret_mount_fd);
-	devices_close(&devices);
-	return r;
-}
-
-/* The record of the file, what it says of devices, and its mount. */
-static int image_read(struct image *image, const char *path, int *ret_mount_fd)
-{
-	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct erofs_table table = { 0 };
-	int r = 0;
-
-	if (fd >= 0) /* else the mount says what is wrong */
-		r = record_load(fd, &image->record);
-	if (r >= 0 && fd >= 0)
-		r = erofs_table_read(fd, &table);
-	if (r >= 0)
-		r = devices_mount(path, &table, image->node->config, ret_mount_fd);
-	erofs_table_done(&table);
-	return r;
-}
-
-/* One file for both the record and the mount, though it may be replaced at any time. */
-static int image_load(struct image *image, const char *path, int *ret_mount_fd)
-{
-	for (int tries = 0; tries < OPEN_TRIES; tries++) {
-		int r, fd;
-
-		image->file = file_identify(path);
-		free(image->record);
-		image->record = NULL;
-		r = image_read(image, path, &fd);
-		if (r < 0)
-			return r;
-		if (file_is(&image->file, path)) {
-			if (r > 0)
-				log_info("image contents are in memory twice name=\"%s\": its file"
-					 " system has no direct reads, continuing",
-					 image->name);
-			*ret_mount_fd = fd;
-			return 0;
-		}
-		(void)close(fd); /* and with it the mount */
-	}
-	return -EBUSY;
 }
 
 /* ---- a version goes ---- */
@@ -334,7 +237,7 @@ void images_refresh(struct control *control, const struct config *config)
 		/* What is being opened is looked at next time. */
 		if (!image || !image->held || image->is_spoilt ||
 		    image_path(config, image->name, path, sizeof path) < 0 ||
-		    file_is(&image->file, path))
+		    image_file_is(&image->file, path))
 			continue;
 		if (__atomic_load_n(&image->users, __ATOMIC_RELAXED) &&
 		    file_was_written(&image->file, path))
@@ -474,11 +377,64 @@ static void want_attach(struct mail *mail, void *owner)
 	}
 }
 
+/* Its mount is there, and shard 0 hangs it into the vault. */
+static void want_loaded(struct control *control, struct image_want *want)
+{
+	want->mail.deliver = want_attach;
+	mail_send(control_io(control), want->node->shards[0]->io, &want->mail);
+}
+
+static void want_failed(struct control *control, struct image_want *want, int error)
+{
+	if (error != -ENOENT)
+		log_error("image mount failed name=\"%s\" err=%s", want->name, strerror(-error));
+	image_free(control_images(control), want->image);
+	want->image = NULL;
+}
+
+/* Contents that had to be asked for are there, or cannot be had. */
+static void image_loaded(struct image_load *load, int result)
+{
+	struct image_want *want = load->owner;
+	struct control *control = load->control;
+
+	want->mount_fd = load->mount_fd;
+	free(load);
+	if (result >= 0) {
+		want_loaded(control, want);
+		return;
+	}
+	want_failed(control, want, result);
+	control_images(control)->busy = false;
+	want_answer(control, want, result);
+	images_next(control);
+}
+
+static int want_load(struct control *control, struct image_want *want)
+{
+	struct image_load *load = calloc(1, sizeof *load);
+	int r;
+
+	if (!load)
+		return -ENOMEM;
+	load->control = control;
+	load->image = want->image;
+	load->loaded = image_loaded;
+	load->owner = want;
+	r = image_path(want->node->config, want->name, load->path, sizeof load->path);
+	if (r >= 0)
+		r = image_load(load);
+	if (r == -EAGAIN)
+		return r;
+	want->mount_fd = load->mount_fd;
+	free(load);
+	return r;
+}
+
 /* 0: it is on its way; 1: want->image; -EAGAIN: when there is room. */
 static int want_open(struct control *control, struct image_want *want)
 {
 	struct image_table *table = control_images(control);
-	char path[PATH_MAX];
 	int r;
 
 	want->image = table_find(table, want->name);
@@ -493,19 +449,14 @@ static int want_open(struct control *control, struct image_want *want)
 	want->image = image_new(table, want->node, want->name);
 	if (!want->image)
 		return -ENOMEM;
-	r = image_path(want->node->config, want->name, path, sizeof path);
-	if (r >= 0)
-		r = image_load(want->image, path, &want->mount_fd);
-	if (r < 0) {
-		if (r != -ENOENT)
-			log_error("image mount failed path=\"%s\" err=%s", path, strerror(-r));
-		image_free(table, want->image);
-		want->image = NULL;
+	r = want_load(control, want);
+	if (r < 0 && r != -EAGAIN) {
+		want_failed(control, want, r);
 		return r;
 	}
 	table->busy = true;
-	want->mail.deliver = want_attach;
-	mail_send(control_io(control), want->node->shards[0]->io, &want->mail);
+	if (r >= 0)
+		want_loaded(control, want);
 	return 0;
 }
 

@@ -23,6 +23,7 @@ struct image;
 struct image_record;
 struct image_want;
 struct node;
+struct serve_entry;
 struct shard;
 
 enum {
@@ -50,9 +51,11 @@ struct image {
 	struct image_record *record; /* NULL: it has none */
 	uint32_t users;		     /* sandboxes and creates, of all shards; atomic */
 	/* the control thread's */
-	bool is_stale;	  /* found no more: its file is another, or its place is needed */
-	bool is_spoilt;	  /* its file was written to under those that use it */
-	uint32_t held;	  /* by so many shards */
+	bool is_stale;	/* found no more: its file is another, or its place is needed */
+	bool is_spoilt; /* its file was written to under those that use it */
+	uint32_t held;	/* by so many shards */
+	struct serve_entry **served; /* segments that its mount reads from the cache; owned */
+	uint32_t served_count;
 	struct mail mail; /* to shard 0 and back, when it goes */
 	struct node *node;
 	struct image_holder holders[]; /* one per shard */

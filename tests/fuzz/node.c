@@ -21,6 +21,8 @@
 #include "engine/control.h"
 #include "engine/file/file.h"
 #include "engine/image/image.h"
+#include "engine/serve/devices.h"
+#include "engine/serve/serve.h"
 #include "engine/image/image_files.h"
 #include "engine/image/job.h"
 #include "engine/policy/policies.h"
@@ -157,6 +159,30 @@ int backend_image_mount(const char *path, const struct backend_devices *devices,
 		return -ENOENT;
 	*ret_mount_fd = dup(0);
 	return *ret_mount_fd < 0 ? -errno : 0;
+}
+
+/* Images of this world are whole. */
+int devices_open(struct devices *devices, const struct devices_ask *ask)
+{
+	(void)ask;
+	devices->list = (struct backend_devices){ .fds = devices->fds };
+	return 0;
+}
+
+void devices_close(struct devices *devices)
+{
+	(void)devices;
+}
+
+void devices_keep(struct devices *devices, struct image *image)
+{
+	(void)devices;
+	(void)image;
+}
+
+void serve_put(struct serve_entry *entry)
+{
+	(void)entry;
 }
 
 static void place_came_back(struct mail *mail, void *owner)
