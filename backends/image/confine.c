@@ -1,9 +1,9 @@
 /*
  * What the program's processes may do. Called once each, before hostile bytes are touched.
  *
- * All of it: a root of its own (system programs read-only, the import's scratch), no network, no
- * privileges by exec, limits. The unpacker: only its folder, the capabilities to set owners, modes
- * and file capabilities, and the system calls to make a tree. mkfs.erofs: reading the tree.
+ * All of it: a root of its own (the import's scratch, the images), no network, no privileges by
+ * exec, limits. The unpacker: only its folder, no capability, the system calls to read a stream and
+ * to write files. The sealer: those to make blobs of the store.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +35,6 @@ enum {
 
 /* ---- a root of its own ---- */
 
-static const char *const system_folders[] = { "usr", "lib", "lib64", "bin", "sbin" };
-
 static int tree_clone(int dir_fd, const char *path, uint64_t attributes)
 {
 	struct mount_attr attr = { .attr_set = attributes };
@@ -63,41 +61,18 @@ static int tree_hang(int tree_fd, const char *path)
 		       0;
 }
 
-/* In the new root, which is the working directory. A link stays a link: /lib is one to usr/lib. */
-static int system_hang(const char *name)
+static int root_change(int scratch, int images)
 {
-	char path[16], target[64];
-	struct stat st;
-	ssize_t bytes;
-
-	(void)snprintf(path, sizeof path, "/%s", name);
-	if (lstat(path, &st) < 0)
-		return errno == ENOENT ? 0 : -errno;
-	if (S_ISLNK(st.st_mode)) {
-		bytes = readlink(path, target, sizeof target - 1);
-		if (bytes < 0)
-			return -errno;
-		target[bytes] = 0;
-		return symlink(target, name) < 0 ? -errno : 0;
-	}
-	auto_close int tree = tree_clone(AT_FDCWD, path,
-					 MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	return tree < 0 ? tree : tree_hang(tree, name);
-}
-
-static int root_change(int scratch)
-{
-	int r = 0;
+	int r;
 
 	/* Over /proc, which every machine has and nothing here needs. */
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
 	    mount("tmpfs", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0755") < 0 ||
 	    chdir("/proc") < 0)
 		return -errno;
-	for (size_t i = 0; r >= 0 && i < sizeof system_folders / sizeof *system_folders; i++)
-		r = system_hang(system_folders[i]);
+	r = tree_hang(scratch, "scratch");
 	if (r >= 0)
-		r = tree_hang(scratch, "scratch");
+		r = tree_hang(images, "images");
 	if (r < 0)
 		return r;
 	if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
@@ -131,8 +106,9 @@ static int limit(int what, uint64_t most)
 	return setrlimit((__rlimit_resource_t)what, &limit) < 0 ? -errno : 0;
 }
 
-int confine_process(int scratch_fd)
+int confine_process(int scratch_fd, int images_fd)
 {
+	const uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 	int r = limit(RLIMIT_CPU, CPU_S_MAX);
 
 	if (r >= 0)
@@ -145,11 +121,11 @@ int confine_process(int scratch_fd)
 #endif
 	if (r < 0)
 		return r;
-	/* While its descriptor is of the mount namespace that we are in. */
-	auto_close int scratch = tree_clone(
-		scratch_fd, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-	if (scratch < 0)
-		return scratch;
+	/* While their descriptors are of the mount namespace that we are in. */
+	auto_close int scratch = tree_clone(scratch_fd, "", attributes);
+	auto_close int images = tree_clone(images_fd, "", attributes);
+	if (scratch < 0 || images < 0)
+		return scratch < 0 ? scratch : images;
 	(void)signal(SIGXFSZ, SIG_IGN); /* EFBIG is told */
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)setpriority(PRIO_PROCESS, 0, 10); /* sandboxes first */
@@ -157,12 +133,12 @@ int confine_process(int scratch_fd)
 	if (setgroups(0, NULL) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
 		return -errno;
-	return root_change(scratch);
+	return root_change(scratch, images);
 }
 
 /* ---- system calls ---- */
 
-enum { UNPACK = 1, MKFS = 2, BOTH = 3 };
+enum { UNPACK = 1, SEAL = 2, BOTH = 3 };
 
 static const struct {
 	int call;
@@ -188,7 +164,7 @@ static const struct {
 	{ SCMP_SYS(sched_yield), BOTH },
 	{ SCMP_SYS(exit), BOTH },
 	{ SCMP_SYS(exit_group), BOTH },
-	/* descriptors */
+	/* files */
 	{ SCMP_SYS(read), BOTH },
 	{ SCMP_SYS(pread64), BOTH },
 	{ SCMP_SYS(readv), BOTH },
@@ -203,60 +179,22 @@ static const struct {
 	{ SCMP_SYS(ftruncate), BOTH },
 	{ SCMP_SYS(newfstatat), BOTH },
 	{ SCMP_SYS(openat), BOTH },
-	{ SCMP_SYS(readlinkat), BOTH },
-	{ SCMP_SYS(getdents64), BOTH },
-	{ SCMP_SYS(fsync), BOTH },
-	/* making a tree */
-	{ SCMP_SYS(openat2), UNPACK },
-	{ SCMP_SYS(mkdirat), UNPACK },
-	{ SCMP_SYS(mknodat), UNPACK },
-	{ SCMP_SYS(linkat), UNPACK },
-	{ SCMP_SYS(symlinkat), UNPACK },
-	{ SCMP_SYS(unlinkat), UNPACK },
-	{ SCMP_SYS(fchmod), UNPACK },
-	{ SCMP_SYS(fchmodat), UNPACK },
-	{ SCMP_SYS(fchown), UNPACK },
-	{ SCMP_SYS(fchownat), UNPACK },
-	{ SCMP_SYS(utimensat), UNPACK },
-	{ SCMP_SYS(fsetxattr), UNPACK },
-	/* mkfs.erofs: a program that starts, reads a tree and writes a file */
-	{ SCMP_SYS(execve), MKFS },
-	{ SCMP_SYS(access), MKFS },
-	{ SCMP_SYS(faccessat), MKFS },
-	{ SCMP_SYS(faccessat2), MKFS },
-	{ SCMP_SYS(arch_prctl), MKFS },
-	{ SCMP_SYS(set_tid_address), MKFS },
-	{ SCMP_SYS(set_robust_list), MKFS },
-	{ SCMP_SYS(rseq), MKFS },
-	{ SCMP_SYS(prlimit64), MKFS },
-	{ SCMP_SYS(stat), MKFS },
-	{ SCMP_SYS(lstat), MKFS },
-	{ SCMP_SYS(statx), MKFS },
-	{ SCMP_SYS(open), MKFS },
-	{ SCMP_SYS(readlink), MKFS },
-	{ SCMP_SYS(llistxattr), MKFS },
-	{ SCMP_SYS(lgetxattr), MKFS },
-	{ SCMP_SYS(listxattr), MKFS },
-	{ SCMP_SYS(getxattr), MKFS },
-	{ SCMP_SYS(getcwd), MKFS },
-	{ SCMP_SYS(fallocate), MKFS },
-	{ SCMP_SYS(copy_file_range), MKFS },
-	{ SCMP_SYS(sendfile), MKFS },
-	{ SCMP_SYS(unlink), MKFS },
-	{ SCMP_SYS(rename), MKFS },
-	{ SCMP_SYS(umask), MKFS },
-	{ SCMP_SYS(getuid), MKFS },
-	{ SCMP_SYS(geteuid), MKFS },
-	{ SCMP_SYS(getgid), MKFS },
-	{ SCMP_SYS(getegid), MKFS },
-	{ SCMP_SYS(getpid), MKFS },
-	{ SCMP_SYS(getppid), MKFS },
-	{ SCMP_SYS(gettid), MKFS },
-	{ SCMP_SYS(statfs), MKFS },
-	{ SCMP_SYS(uname), MKFS },
-	{ SCMP_SYS(sysinfo), MKFS },
-	{ SCMP_SYS(sched_getaffinity), MKFS },
-	{ SCMP_SYS(ioctl), MKFS },
+	{ SCMP_SYS(unlinkat), BOTH },
+	{ SCMP_SYS(getdents64), SEAL },
+	/* making blobs, one name for what is whole */
+	{ SCMP_SYS(mkdirat), SEAL },
+	{ SCMP_SYS(linkat), SEAL },
+	{ SCMP_SYS(renameat), SEAL },
+	{ SCMP_SYS(renameat2), SEAL },
+	{ SCMP_SYS(faccessat), SEAL },
+	{ SCMP_SYS(faccessat2), SEAL },
+	{ SCMP_SYS(flock), SEAL },
+	{ SCMP_SYS(fsync), SEAL },
+	{ SCMP_SYS(fdatasync), SEAL },
+	{ SCMP_SYS(sync_file_range), SEAL },
+	{ SCMP_SYS(fallocate), SEAL },
+	{ SCMP_SYS(fadvise64), SEAL },
+	{ SCMP_SYS(copy_file_range), SEAL },
 };
 
 static int calls_keep(uint32_t who)
@@ -289,16 +227,16 @@ int confine_unpacker(pid_t parent)
 		return r;
 	if (chroot("/scratch/work") < 0 || chdir("/") < 0)
 		return -errno;
-	r = capabilities_keep(CAPABILITY(CHOWN) | CAPABILITY(DAC_OVERRIDE) | CAPABILITY(FOWNER) |
-			      CAPABILITY(FSETID) | CAPABILITY(SETFCAP));
+	r = capabilities_keep(0);
 	return r < 0 ? r : calls_keep(UNPACK);
 }
 
-int confine_mkfs(pid_t parent)
+/* A file without a name gets one by its descriptor: that is what DAC_READ_SEARCH is for. */
+int confine_sealer(pid_t parent)
 {
 	int r = follow_parent(parent);
 
 	if (r >= 0)
-		r = capabilities_keep(CAPABILITY(DAC_OVERRIDE));
-	return r < 0 ? r : calls_keep(MKFS);
+		r = capabilities_keep(CAPABILITY(DAC_OVERRIDE) | CAPABILITY(DAC_READ_SEARCH));
+	return r < 0 ? r : calls_keep(SEAL);
 }

@@ -12,7 +12,7 @@
 
 enum {
 	IMPORT_DEPTH_MAX = 128,	  /* directories in a path: whoever walks the tree recurses */
-	IMPORT_PATH_BYTES = 3072, /* of a path: mkfs.erofs puts its own before it */
+	IMPORT_PATH_BYTES = 3072, /* of a path: what programs of any kind can open */
 	IMPORT_BLOBS_MAX = 16384, /* entries of a docker archive or an OCI layout */
 	IMPORT_ID_MAX = 65535,	  /* owners: what a sandbox's range of ids holds */
 };
@@ -25,7 +25,7 @@ struct import {
 	struct import_limits limits;
 	struct report report;
 	struct image_record record;
-	int tree_fd, blobs_fd;
+	int tree_fd, raw_fd, blobs_fd; /* the tree blob, contents, parts of an archive */
 };
 
 /* As report_fail() and report_progress(). */
@@ -39,12 +39,12 @@ static inline int import_progress(struct import *in)
 	return report_progress(&in->report);
 }
 
-/* unpack.c: the unpacker's work, from the stream to a tree and a record. */
+/* unpack.c: the unpacker's work, from the stream to tree, contents and a record. */
 int import_unpack(struct import *in);
-/* erofs.c: makes IMPORT_RESULT in `out_fd` of the tree at /scratch/work/tree. */
-int import_erofs(struct import *in, int out_fd);
+/* seal.c: the sealer's, from these to blobs of the store and IMPORT_RESULT in `out_fd`. */
+int import_seal(struct import *in, int out_fd, int images_fd);
 
 /* confine.c. Each gives up for good what its part of the work does not need. */
-int confine_process(int scratch_fd);
+int confine_process(int scratch_fd, int images_fd);
 int confine_unpacker(pid_t parent);
-int confine_mkfs(pid_t parent);
+int confine_sealer(pid_t parent);

@@ -8,26 +8,24 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/xattr.h>
-#include <unistd.h>
 
+#include "backends/image/files.h"
 #include "backends/image/path.h"
 #include "backends/image/tarball.h"
-#include "backends/image/tree.h"
-#include "engine/base/cleanup.h"
 
 #define WHITEOUT      ".wh."
 #define WHITEOUT_META ".wh..wh."
 #define OPAQUE	      ".wh..wh..opq"
 
-enum { XATTR_BYTES_MAX = 4096, LINK_BYTES_MAX = 4095 };
-
-struct file_sink {
-	struct import *in;
-	const char *name;
-	int fd;
+enum {
+	XATTR_BYTES_MAX = 4096,
+	CAPABILITY_2 = 0x02000000,
+	CAPABILITY_3 = 0x03000000,
+	CAPABILITY_2_BYTES = 20,
+	CAPABILITY_3_BYTES = 24,
 };
 
 /* /dev is the engine's: the same nodes in every sandbox, made by root here. */
@@ -57,164 +55,176 @@ static struct attributes attributes_of(struct archive_entry *entry)
 		.mode = archive_entry_perm(entry),
 		.uid = (uint64_t)archive_entry_uid(entry),
 		.gid = (uint64_t)archive_entry_gid(entry),
-		.time = { archive_entry_mtime(entry), archive_entry_mtime_nsec(entry) },
+		.time_s = archive_entry_mtime(entry),
+		.time_ns = (uint32_t)archive_entry_mtime_nsec(entry),
 	};
 }
 
-/* A capability is written last: a change of owner or contents would take it away. */
-static int xattrs_set(struct tree *tree, struct archive_entry *entry, const char *path, int fd)
+/* What Linux would set: of the second revision, or the third. */
+static bool capability_fits(const void *value, size_t bytes)
+{
+	uint32_t magic;
+
+	if (bytes != CAPABILITY_2_BYTES && bytes != CAPABILITY_3_BYTES)
+		return false;
+	memcpy(&magic, value, sizeof magic);
+	return (le32toh(magic) & ~1u) ==
+	       (bytes == CAPABILITY_2_BYTES ? CAPABILITY_2 : CAPABILITY_3);
+}
+
+static int xattrs_set(struct files *files, struct archive_entry *entry, const char *path,
+		      uint32_t node)
 {
 	const char *name;
 	const void *value;
 	size_t bytes;
+	int r;
 
 	(void)archive_entry_xattr_reset(entry); /* their number */
 	while (archive_entry_xattr_next(entry, &name, &value, &bytes) == ARCHIVE_OK) {
-		if (fd < 0 || !name ||
-		    (strncmp(name, "user.", 5) != 0 && strcmp(name, "security.capability") != 0)) {
-			tree->in->report.frame.dropped_xattrs++;
+		bool capability = name && !strcmp(name, "security.capability");
+
+		if (node == TREE_NONE || !name || (strncmp(name, "user.", 5) != 0 && !capability)) {
+			files->in->report.frame.dropped_xattrs++;
 			continue;
 		}
 		if (bytes > XATTR_BYTES_MAX)
-			return import_fail(tree->in, E2BIG, path, "an attribute over 4096 bytes");
-		if (fsetxattr(fd, name, value, bytes, 0) < 0)
-			return import_fail(tree->in, errno, path,
-					   *name == 's' ? "its file capabilities are malformed" :
-							  "its attributes cannot be set");
+			return import_fail(files->in, E2BIG, path, "an attribute over 4096 bytes");
+		if (capability && !capability_fits(value, bytes))
+			return import_fail(files->in, EINVAL, path,
+					   "its file capabilities are malformed");
+		r = tree_set_xattr(files->tree, node, name, value, bytes);
+		if (r < 0)
+			return import_fail(files->in, -r, path, "its attributes cannot be set");
 	}
 	return 0;
 }
 
-static int file_write(void *owner, const void *bytes, size_t count, uint64_t offset)
-{
-	struct file_sink *file = owner;
-	const char *at = bytes;
-
-	while (count) {
-		ssize_t n = pwrite(file->fd, at, count, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return import_fail(file->in, errno, file->name, strerror(errno));
-		at += n;
-		count -= (size_t)n;
-		offset += (uint64_t)n;
-		file->in->report.frame.bytes += (uint64_t)n;
-	}
-	return 0;
-}
-
-static int size_check(struct tree *tree, struct tarball *tarball, struct archive_entry *entry,
+static int size_check(struct files *files, struct tarball *tarball, struct archive_entry *entry,
 		      const char *path)
 {
 	int64_t bytes = archive_entry_size(entry);
 
 	/* Holes count: nothing may make more than the limit out of a few bytes. */
 	if (bytes < 0)
-		return import_fail(tree->in, EBADMSG, path, "a negative size");
-	if ((uint64_t)bytes > tree->in->limits.bytes_max ||
-	    tree->in->record.content_bytes > tree->in->limits.bytes_max - (uint64_t)bytes)
-		return import_fail(tree->in, EFBIG, path, "over the limit of bytes of an image");
-	tree->in->record.content_bytes += (uint64_t)bytes;
+		return import_fail(files->in, EBADMSG, path, "a negative size");
+	if ((uint64_t)bytes > files->in->limits.bytes_max ||
+	    files->in->record.content_bytes > files->in->limits.bytes_max - (uint64_t)bytes)
+		return import_fail(files->in, EFBIG, path, "over the limit of bytes of an image");
+	files->in->record.content_bytes += (uint64_t)bytes;
 	tarball->data_left = (uint64_t)bytes;
 	return 0;
 }
 
-static int make_file(struct tree *tree, struct tarball *tarball, struct archive_entry *entry,
+static int make_file(struct files *files, struct tarball *tarball, struct archive_entry *entry,
 		     const struct place *place)
 {
 	struct attributes attributes = attributes_of(entry);
-	int fd = -1, r = size_check(tree, tarball, entry, place->path);
+	struct contents contents = { .files = files, .name = place->path };
+	int r = size_check(files, tarball, entry, place->path);
 
 	if (r >= 0)
-		r = tree_file(tree, place, &fd);
-	if (r < 0)
-		return r;
-	auto_close int file = fd;
-	struct file_sink sink = { tree->in, place->path, file };
-
-	r = tarball_data(tarball, place->path, file_write, &sink);
-	if (r < 0)
-		return r;
-	if (ftruncate(file, archive_entry_size(entry)) < 0)
-		return import_fail(tree->in, errno, place->path, strerror(errno));
-	r = tree_attributes(tree, place, file, &attributes);
-	return r < 0 ? r : xattrs_set(tree, entry, place->path, file);
+		r = files_add(files, place, TREE_FILE, &contents.node);
+	if (r >= 0)
+		r = tarball_data(tarball, place->path, contents_add, &contents);
+	if (r >= 0)
+		r = contents_end(&contents, (uint64_t)archive_entry_size(entry));
+	if (r >= 0)
+		r = files_attributes(files, place, contents.node, &attributes);
+	return r < 0 ? r : xattrs_set(files, entry, place->path, contents.node);
 }
 
-static int make_directory(struct tree *tree, struct archive_entry *entry, const struct place *place)
+static int make_directory(struct files *files, struct archive_entry *entry,
+			  const struct place *place)
 {
 	struct attributes attributes = attributes_of(entry);
-	int fd = -1, r = tree_directory(tree, place, &fd);
+	uint32_t node;
+	int r = files_directory(files, place, &node);
 
-	if (r < 0)
-		return r;
-	auto_close int directory = fd;
-
-	r = tree_attributes(tree, place, directory, &attributes);
-	return r < 0 ? r : xattrs_set(tree, entry, place->path, directory);
+	if (r >= 0)
+		r = files_attributes(files, place, node, &attributes);
+	return r < 0 ? r : xattrs_set(files, entry, place->path, node);
 }
 
-static int make_symlink(struct tree *tree, struct archive_entry *entry, const struct place *place)
+static int make_symlink(struct files *files, struct archive_entry *entry, const struct place *place)
 {
 	const char *target = archive_entry_symlink(entry);
 	struct attributes attributes = attributes_of(entry);
-	int r;
+	uint32_t node;
+	int r = files_add(files, place, TREE_SYMLINK, &node);
 
-	if (!target || !*target || strlen(target) > LINK_BYTES_MAX)
-		return import_fail(tree->in, EINVAL, place->path,
+	if (r < 0)
+		return r;
+	if (!target || tree_set_target(files->tree, node, target) < 0)
+		return import_fail(files->in, EINVAL, place->path,
 				   "a link with an impossible target");
-	r = tree_symlink(tree, place, target, &attributes);
-	return r < 0 ? r : xattrs_set(tree, entry, place->path, -1);
+	r = files_attributes(files, place, node, &attributes);
+	return r < 0 ? r : xattrs_set(files, entry, place->path, TREE_NONE);
 }
 
-static int make_hardlink(struct tree *tree, struct archive_entry *entry, const struct place *place)
+static int make_fifo(struct files *files, struct archive_entry *entry, const struct place *place)
+{
+	struct attributes attributes = attributes_of(entry);
+	uint32_t node;
+	int r = files_add(files, place, TREE_FIFO, &node);
+
+	return r < 0 ? r : files_attributes(files, place, node, &attributes);
+}
+
+/* As overlayfs writes what it hides. */
+static bool is_overlay_whiteout(struct archive_entry *entry)
+{
+	return archive_entry_filetype(entry) == AE_IFCHR && !archive_entry_rdevmajor(entry) &&
+	       !archive_entry_rdevminor(entry);
+}
+
+static int make_hardlink(struct files *files, struct archive_entry *entry,
+			 const struct place *place)
 {
 	char target[IMPORT_PATH_BYTES];
-	int r = path_clean(tree->in, archive_entry_hardlink(entry), target);
+	int r = path_clean(files->in, archive_entry_hardlink(entry), target);
 
 	if (r >= 0)
-		r = path_resolve(tree, target);
+		r = path_resolve(files, target);
 	if (r < 0)
 		return r;
 	if (archive_entry_size(entry) > 0)
-		return import_fail(tree->in, EINVAL, place->path, "a hard link with contents");
+		return import_fail(files->in, EINVAL, place->path, "a hard link with contents");
 	if (is_device_path(target)) {
-		tree->in->report.frame.dropped_nodes++;
+		files->in->report.frame.dropped_nodes++;
 		return 0;
 	}
-	return tree_hardlink(tree, place, target);
+	return files_link(files, place, target);
 }
 
-static int make_entry(struct tree *tree, struct tarball *tarball, struct archive_entry *entry,
+static int make_entry(struct files *files, struct tarball *tarball, struct archive_entry *entry,
 		      const struct place *place)
 {
-	struct attributes attributes = attributes_of(entry);
-
 	if (archive_entry_hardlink(entry))
-		return make_hardlink(tree, entry, place);
+		return make_hardlink(files, entry, place);
+	if (files->keeps_whiteouts && is_overlay_whiteout(entry))
+		return files_hide(files, place);
 	switch (archive_entry_filetype(entry)) {
 	case AE_IFREG:
-		return make_file(tree, tarball, entry, place);
+		return make_file(files, tarball, entry, place);
 	case AE_IFDIR:
-		return make_directory(tree, entry, place);
+		return make_directory(files, entry, place);
 	case AE_IFLNK:
-		return make_symlink(tree, entry, place);
+		return make_symlink(files, entry, place);
 	case AE_IFIFO:
-		return tree_fifo(tree, place, &attributes);
+		return make_fifo(files, entry, place);
 	case AE_IFCHR:
 	case AE_IFBLK:
 	case AE_IFSOCK:
-		tree->in->report.frame.dropped_nodes++;
+		files->in->report.frame.dropped_nodes++;
 		return 0;
 	default:
-		return import_fail(tree->in, EINVAL, place->path, "an entry of an unknown kind");
+		return import_fail(files->in, EINVAL, place->path, "an entry of an unknown kind");
 	}
 }
 
 /* 1: it was one, and is done; 0: an ordinary entry. */
-static int whiteout(struct tree *tree, struct place *place)
+static int whiteout(struct files *files, struct place *place)
 {
 	char hidden[IMPORT_PATH_BYTES];
 	size_t before = (size_t)(place->name - place->path);
@@ -226,27 +236,24 @@ static int whiteout(struct tree *tree, struct place *place)
 	memcpy(hidden, place->path, before);
 	hidden[before] = 0;
 	if (!strcmp(place->name, OPAQUE)) {
-		r = place_open(tree, hidden, &below);
-		if (r >= 0)
-			r = tree_hide_below(tree, &below);
-		place_close(&below);
+		hidden[before ? before - 1 : 0] = 0; /* not the "/" */
+		r = files_hide_below(files, hidden);
 		return r < 0 ? r : 1;
 	}
 	if (!strncmp(place->name, WHITEOUT_META, sizeof WHITEOUT_META - 1))
 		return 1; /* notes of an aufs to itself */
 	if (!place->name[sizeof WHITEOUT - 1] || !strcmp(place->name, WHITEOUT ".") ||
 	    !strcmp(place->name, WHITEOUT ".."))
-		return import_fail(tree->in, EINVAL, place->path, "a whiteout of nothing");
+		return import_fail(files->in, EINVAL, place->path, "a whiteout of nothing");
 	memcpy(hidden + before, place->name + sizeof WHITEOUT - 1,
 	       strlen(place->name) - (sizeof WHITEOUT - 1) + 1);
-	r = place_open(tree, hidden, &below);
-	if (r >= 0 && below.dir_fd >= 0)
-		r = tree_hide(tree, &below);
-	place_close(&below);
+	r = place_find(files, hidden, &below);
+	if (r >= 0 && *below.path)
+		r = files_hide(files, &below);
 	return r < 0 ? r : 1;
 }
 
-static int apply_entry(struct tree *tree, struct tarball *tarball, struct archive_entry *entry,
+static int apply_entry(struct files *files, struct tarball *tarball, struct archive_entry *entry,
 		       bool whiteouts)
 {
 	const char *name = archive_entry_pathname(entry);
@@ -255,36 +262,35 @@ static int apply_entry(struct tree *tree, struct tarball *tarball, struct archiv
 	int r;
 
 	if (!name || !*name)
-		return import_fail(tree->in, EBADMSG, NULL, "an entry without a name");
-	r = path_clean(tree->in, name, path);
+		return import_fail(files->in, EBADMSG, NULL, "an entry without a name");
+	r = path_clean(files->in, name, path);
 	if (r >= 0)
-		r = path_resolve(tree, path);
+		r = path_resolve(files, path);
 	if (r < 0)
 		return r;
 	if (is_device_path(path)) {
-		tree->in->report.frame.dropped_nodes += !is_ours(path);
+		files->in->report.frame.dropped_nodes += !is_ours(path);
 		return 0;
 	}
-	if (++tree->in->report.frame.files > tree->in->limits.files_max)
-		return import_fail(tree->in, EFBIG, path, "over the limit of files of an image");
-	r = place_open(tree, path, &place);
+	if (++files->in->report.frame.files > files->in->limits.files_max)
+		return import_fail(files->in, EFBIG, path, "over the limit of files of an image");
+	r = place_find(files, path, &place);
 	if (r >= 0 && whiteouts)
-		r = whiteout(tree, &place);
+		r = whiteout(files, &place);
 	if (r == 0)
-		r = make_entry(tree, tarball, entry, &place);
-	place_close(&place);
+		r = make_entry(files, tarball, entry, &place);
 	return r < 0 ? r : 0;
 }
 
-int layer_apply(struct tree *tree, struct tarball *tarball, bool whiteouts)
+int layer_apply(struct files *files, struct tarball *tarball, bool whiteouts)
 {
 	struct archive_entry *entry;
 	int r;
 
-	tree_layer_begin(tree);
-	tree->in->report.frame.layers++;
+	files_layer_begin(files);
+	files->in->report.frame.layers++;
 	while ((r = tarball_next(tarball, &entry)) > 0) {
-		r = apply_entry(tree, tarball, entry, whiteouts);
+		r = apply_entry(files, tarball, entry, whiteouts);
 		if (r < 0)
 			return r;
 	}

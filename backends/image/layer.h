@@ -3,8 +3,8 @@
 
 #include <stdbool.h>
 
+struct files;
 struct tarball;
-struct tree;
 
 /* `whiteouts`: it lies over others and may hide what they made. */
-int layer_apply(struct tree *tree, struct tarball *tarball, bool whiteouts);
+int layer_apply(struct files *files, struct tarball *tarball, bool whiteouts);

@@ -2,9 +2,9 @@
  * dsec-import: makes an image of a stream. Started by the engine for one import, with what import.h
  * names as its descriptors; `dsec-import sweep` empties the directory it gets as scratch.
  *
- *	supervisor	confines all, starts the others, adds /dev, syncs and names the result
- *	unpacker	reads the stream, makes work/tree; confined to work, strictest filter
- *	mkfs.erofs	reads work/tree, writes the file
+ *	supervisor	confines all, starts the others
+ *	unpacker	reads the stream, writes a tree and contents to work; strictest filter
+ *	sealer		reads these, adds /dev, makes blobs of the store and the image's file
  *
  * Must hold: the supervisor reads no byte that came by the stream; exit status 0 means that the
  * result is whole.
@@ -102,80 +102,92 @@ static int arguments_parse(char **argv, struct import *in)
 	return 0;
 }
 
-/* Opened before the root changes, so that the unpacker holds nothing above its own folder. */
+/* ---- its processes ---- */
+
+struct scene {
+	int out_fd, images_fd; /* by their places in the new root */
+	pid_t supervisor;
+};
+
+/* In the supervisor, so that the unpacker opens nothing but blobs. */
 static int work_make(struct import *in, int out_fd)
 {
-	if (mkdirat(out_fd, "work", 0700) < 0 || mkdirat(out_fd, "work/tree", 0755) < 0 ||
-	    mkdirat(out_fd, "work/blobs", 0700) < 0)
+	if (mkdirat(out_fd, "work", 0700) < 0 || mkdirat(out_fd, "work/blobs", 0700) < 0)
 		return -errno;
-	in->tree_fd = openat(out_fd, "work/tree", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	in->report.disk_fd = in->tree_fd;
+	in->tree_fd = openat(out_fd, "work/tree", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	in->raw_fd = openat(out_fd, "work/raw", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	in->blobs_fd = openat(out_fd, "work/blobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return in->tree_fd < 0 || in->blobs_fd < 0 ? -errno : 0;
+	in->report.disk_fd = in->raw_fd;
+	return in->tree_fd < 0 || in->raw_fd < 0 || in->blobs_fd < 0 ? -errno : 0;
 }
 
 /* It must reach nothing but its folder, also through a descriptor. */
-static void unpacker_run(struct import *in, int out_fd, pid_t supervisor)
+static int unpacker_run(struct import *in, const struct scene *scene)
 {
 	int r;
 
-	(void)close(out_fd);
+	(void)close(scene->out_fd); /* these were only opened */
+	(void)close(scene->images_fd);
 	(void)close(IMAGE_FD_SCRATCH);
-	r = confine_unpacker(supervisor);
-	if (r < 0)
-		r = import_fail(in, -r, "unpacker", strerror(-r));
-	else
-		r = import_unpack(in);
-	_exit(r < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+	(void)close(IMAGE_FD_IMAGES);
+	r = confine_unpacker(scene->supervisor);
+	return r < 0 ? import_fail(in, -r, "unpacker", strerror(-r)) : import_unpack(in);
 }
 
-static int unpack(struct import *in, int out_fd)
+static int sealer_run(struct import *in, const struct scene *scene)
 {
-	pid_t supervisor = getpid(), pid = fork();
+	int r = confine_sealer(scene->supervisor);
+
+	return r < 0 ? import_fail(in, -r, "sealer", strerror(-r)) :
+		       import_seal(in, scene->out_fd, scene->images_fd);
+}
+
+static int process_run(struct import *in, const struct scene *scene, const char *name,
+		       int (*run)(struct import *in, const struct scene *scene))
+{
+	pid_t pid = fork();
 	char words[80];
 	int status;
 
 	if (pid < 0)
 		return import_fail(in, errno, NULL, strerror(errno));
 	if (pid == 0)
-		unpacker_run(in, out_fd, supervisor);
+		_exit(run(in, scene) < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
 	(void)close(IMAGE_FD_STREAM); /* its sender sees when the unpacker stops reading */
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return import_fail(in, errno, NULL, strerror(errno));
 	if (WIFEXITED(status) && !WEXITSTATUS(status))
 		return 0;
-	in->report.step = "unpack";
+	in->report.step = run == sealer_run ? "seal" : "unpack";
 	if (WIFSIGNALED(status))
-		(void)snprintf(words, sizeof words, "the unpacker was killed by signal %d",
-			       WTERMSIG(status));
+		(void)snprintf(words, sizeof words, "the %s was killed by signal %d", name,
+			       WTERMSIG(status)); /* fits */
 	else
-		(void)snprintf(words, sizeof words, "the unpacker failed");
+		(void)snprintf(words, sizeof words, "the %s failed", name); /* fits */
 	return import_fail(in, EIO, NULL, words);
 }
 
 static int import_run(struct import *in)
 {
-	int fd, r;
+	struct scene scene = { .supervisor = getpid() };
+	int r;
 
-	in->report.step = "start";
-	if (in->flags & IMAGE_LAYER)
-		return import_fail(in, EOPNOTSUPP, NULL, "this importer makes no layers");
 	in->report.step = "confine";
-	r = confine_process(IMAGE_FD_SCRATCH);
+	r = confine_process(IMAGE_FD_SCRATCH, IMAGE_FD_IMAGES);
 	if (r < 0)
 		return import_fail(in, -r, NULL, strerror(-r));
-	/* By its place in the new root: what is reached through it stays there. */
-	fd = open("/scratch", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = fd < 0 ? -errno : work_make(in, fd);
+	/* By their places in the new root: what is reached through these stays there. */
+	auto_close int out_fd = open("/scratch", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int images_fd = open("/images", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = out_fd < 0 || images_fd < 0 ? -errno : work_make(in, out_fd);
 	if (r < 0)
 		return import_fail(in, -r, "scratch", strerror(-r));
-	auto_close int out_fd = fd;
-
-	r = unpack(in, out_fd);
-	in->report.step = "erofs";
+	scene.out_fd = out_fd;
+	scene.images_fd = images_fd;
+	r = process_run(in, &scene, "unpacker", unpacker_run);
 	if (r >= 0)
-		r = import_erofs(in, out_fd);
+		r = process_run(in, &scene, "sealer", sealer_run);
 	if (r < 0)
 		return r;
 	memcpy(in->report.frame.digest, in->record.digest, sizeof in->report.frame.digest);

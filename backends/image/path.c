@@ -1,23 +1,16 @@
 /*
  * Names of an archive's entries as paths in the tree: checking, and ways through links. Called by
- * layer.c and tree.c. Must hold: a path is opened from the root with RESOLVE_BENEATH and
- * RESOLVE_NO_SYMLINKS, so resolving one has no part in keeping it inside; nobody else moves in the
- * tree.
+ * layer.c and files.c. Must hold: a path is a way from the root of the tree in memory, so nothing
+ * leads out of it; nobody else moves in the tree.
  */
 #include "backends/image/path.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "backends/image/tree.h"
-#include "engine/base/cleanup.h"
+#include "backends/image/files.h"
 
 enum { LINKS_MAX = 40 };
 
@@ -49,15 +42,27 @@ int path_clean(struct import *in, const char *name, char ret[IMPORT_PATH_BYTES])
 	return 0;
 }
 
-int path_open(const struct tree *tree, const char *path, uint64_t flags)
+int path_walk(const struct files *files, const char *path, uint32_t *ret)
 {
-	const struct open_how how = {
-		.flags = flags | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV,
-	};
-	long fd = syscall(SYS_openat2, tree->root_fd, *path ? path : ".", &how, sizeof how);
+	const struct tree *tree = files->tree;
+	uint32_t at = 0;
 
-	return fd < 0 ? -errno : (int)fd;
+	while (*path) {
+		size_t bytes = strcspn(path, "/");
+
+		if (tree->nodes[at].type == TREE_SYMLINK)
+			return -ELOOP;
+		if (tree->nodes[at].type == TREE_WHITEOUT)
+			return -ENOENT;
+		if (tree->nodes[at].type != TREE_DIRECTORY)
+			return -ENOTDIR;
+		at = tree_find(tree, at, path, bytes);
+		if (at == TREE_NONE)
+			return -ENOENT;
+		path += bytes + (path[bytes] == '/');
+	}
+	*ret = at;
+	return 0;
 }
 
 int path_fail(struct import *in, int r, const char *path)
@@ -108,29 +113,28 @@ static int way_step(struct way *way)
 }
 
 /* Where `done` ends in a link, what it says comes first of all that is left. */
-static int way_follow(const struct tree *tree, struct way *way)
+static int way_follow(const struct files *files, struct way *way)
 {
-	char target[IMPORT_PATH_BYTES];
+	const struct tree *tree = files->tree;
 	const size_t left = strlen(way->left);
-	struct stat st;
-	ssize_t bytes;
-	auto_close int fd = path_open(tree, way->done, O_PATH | O_NOFOLLOW);
+	const char *target;
+	size_t bytes;
+	uint32_t node;
+	int r = path_walk(files, way->done, &node);
 
-	if (fd < 0)
-		return fd == -ENOENT ? 0 : fd;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISLNK(st.st_mode))
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	node = tree_inode(tree, node);
+	if (tree->nodes[node].type != TREE_SYMLINK)
 		return 0;
-	bytes = readlinkat(fd, "", target, sizeof target);
-	if (bytes < 0)
-		return -errno;
 	if (++way->links > LINKS_MAX)
 		return -ELOOP;
-	if ((size_t)bytes + 1 + left >= sizeof way->left)
+	target = tree->text + tree->nodes[node].target;
+	bytes = strlen(target);
+	if (bytes + 1 + left >= sizeof way->left)
 		return -ENAMETOOLONG;
 	memmove(way->left + bytes + 1, way->left, left + 1);
-	memcpy(way->left, target, (size_t)bytes);
+	memcpy(way->left, target, bytes);
 	way->left[bytes] = '/';
 	if (*target == '/')
 		*way->done = 0;
@@ -139,29 +143,31 @@ static int way_follow(const struct tree *tree, struct way *way)
 	return 0;
 }
 
-int path_resolve(struct tree *tree, char path[IMPORT_PATH_BYTES])
+int path_resolve(struct files *files, char path[IMPORT_PATH_BYTES])
 {
 	const char *last = strrchr(path, '/');
 	struct way way = { .done = "", .links = 0 };
 	char joined[2 * IMPORT_PATH_BYTES];
+	uint32_t node;
 	int r = 0;
 
 	if (!last)
 		return 0;
 	memcpy(way.left, path, (size_t)(last - path));
 	way.left[last - path] = 0;
-	/* Most ways have no link: one look says so. */
-	auto_close int there = path_open(tree, way.left, O_PATH | O_DIRECTORY);
-	if (there != -ELOOP)
+	/* Most ways have no link: one walk says so. */
+	r = path_walk(files, way.left, &node);
+	if (r != -ELOOP && !(r >= 0 && files->tree->nodes[node].type == TREE_SYMLINK))
 		return 0;
+	r = 0;
 	while (*way.left && r >= 0) {
 		r = way_step(&way);
 		if (r >= 0 && *way.done)
-			r = way_follow(tree, &way);
+			r = way_follow(files, &way);
 	}
 	if (r < 0)
-		return path_fail(tree->in, r, path);
+		return path_fail(files->in, r, path);
 	(void)snprintf(joined, sizeof joined, "%s%s%s", way.done, *way.done ? "/" : "",
 		       last + 1); /* fits */
-	return path_clean(tree->in, joined, path);
+	return path_clean(files->in, joined, path);
 }

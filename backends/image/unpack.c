@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "backends/image/blobs.h"
+#include "backends/image/files.h"
 #include "backends/image/layer.h"
 #include "backends/image/manifest.h"
 #include "backends/image/tarball.h"
-#include "backends/image/tree.h"
 #include "engine/base/cleanup.h"
 
 static bool is_archive_name(const char *name)
@@ -50,12 +50,12 @@ static int kind_guess(struct import *in, struct tarball *stream)
 	return 0;
 }
 
-static int unpack_tree(struct import *in, struct tree *tree, struct tarball *stream)
+static int unpack_tree(struct import *in, struct files *files, struct tarball *stream)
 {
 	in->report.step = "tree";
 	in->report.frame.layers_total = 1;
 	(void)snprintf(in->record.source, sizeof in->record.source, "tree");
-	return layer_apply(tree, stream, false);
+	return layer_apply(files, stream, files->keeps_whiteouts);
 }
 
 static bool is_named_again(const struct manifest *m, uint32_t at)
@@ -67,7 +67,7 @@ static bool is_named_again(const struct manifest *m, uint32_t at)
 }
 
 /* A layer's digest in the config is of its tar; that of zstd's is not seen here. */
-static int unpack_layer(struct tree *tree, const struct blobs *blobs, const struct blob *layer,
+static int unpack_layer(struct files *files, const struct blobs *blobs, const struct blob *layer,
 			const char *wanted)
 {
 	char digest[IMAGE_DIGEST_BYTES] = "";
@@ -78,18 +78,19 @@ static int unpack_layer(struct tree *tree, const struct blobs *blobs, const stru
 		return r;
 	auto_close int file = fd;
 
-	r = tarball_open(&tarball, tree->in, file, *wanted != 0);
+	r = tarball_open(&tarball, files->in, file, *wanted != 0);
 	if (r >= 0)
-		r = layer_apply(tree, &tarball, true);
+		r = layer_apply(files, &tarball, true);
 	if (r >= 0)
 		r = tarball_rest(&tarball, digest);
 	if (r >= 0 && *wanted && !tarball_is_zstd(&tarball) && strcmp(digest, wanted) != 0)
-		r = import_fail(tree->in, EBADMSG, layer->name, "its contents have another digest");
+		r = import_fail(files->in, EBADMSG, layer->name,
+				"its contents have another digest");
 	tarball_close(&tarball);
 	return r;
 }
 
-static int unpack_layers(struct import *in, struct tree *tree, const struct blobs *blobs)
+static int unpack_layers(struct import *in, struct files *files, const struct blobs *blobs)
 {
 	struct manifest manifest;
 	int r;
@@ -103,7 +104,7 @@ static int unpack_layers(struct import *in, struct tree *tree, const struct blob
 	}
 	in->report.step = "layer";
 	for (uint32_t i = 0; r >= 0 && i < manifest.layer_count; i++) {
-		r = unpack_layer(tree, blobs, manifest.layers[i], manifest_diff(&manifest, i));
+		r = unpack_layer(files, blobs, manifest.layers[i], manifest_diff(&manifest, i));
 		if (r >= 0 && !is_named_again(&manifest, i))
 			blob_drop(blobs, manifest.layers[i]);
 	}
@@ -111,7 +112,7 @@ static int unpack_layers(struct import *in, struct tree *tree, const struct blob
 	return r;
 }
 
-static int unpack_archive(struct import *in, struct tree *tree, struct tarball *stream)
+static int unpack_archive(struct import *in, struct files *files, struct tarball *stream)
 {
 	struct blobs blobs;
 	int r;
@@ -119,7 +120,7 @@ static int unpack_archive(struct import *in, struct tree *tree, struct tarball *
 	in->report.step = "stream";
 	r = blobs_spool(&blobs, in, stream);
 	if (r >= 0)
-		r = unpack_layers(in, tree, &blobs);
+		r = unpack_layers(in, files, &blobs);
 	blobs_done(&blobs);
 	return r;
 }
@@ -127,11 +128,11 @@ static int unpack_archive(struct import *in, struct tree *tree, struct tarball *
 int import_unpack(struct import *in)
 {
 	struct tarball stream;
-	struct tree tree;
+	struct files files;
 	int r;
 
 	in->report.step = "stream";
-	r = tree_init(&tree, in, in->tree_fd);
+	r = files_init(&files, in);
 	if (r >= 0)
 		r = tarball_open(&stream, in, IMAGE_FD_STREAM, false);
 	if (r < 0)
@@ -141,18 +142,18 @@ int import_unpack(struct import *in)
 	if (r >= 0 && in->kind == IMPORT_TREE && *in->tag)
 		r = import_fail(in, EINVAL, in->tag, "a root file system has no tags");
 	else if (r >= 0 && in->kind == IMPORT_TREE)
-		r = unpack_tree(in, &tree, &stream);
+		r = unpack_tree(in, &files, &stream);
 	else if (r >= 0)
-		r = unpack_archive(in, &tree, &stream);
+		r = unpack_archive(in, &files, &stream);
 	if (r >= 0 && !in->report.frame.files)
 		r = import_fail(in, EBADMSG, NULL, "an empty archive");
 	if (r >= 0)
-		r = tree_finish(&tree);
+		r = files_write(&files);
 	in->report.step = "stream";
 	if (r >= 0)
 		r = tarball_rest(&stream, NULL);
 	tarball_close(&stream);
-	tree_done(&tree);
+	files_done(&files);
 	in->record.files = in->report.frame.files;
 	in->record.layers = in->report.frame.layers;
 	return r;

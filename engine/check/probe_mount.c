@@ -272,29 +272,11 @@ static void proc_probe(const struct check_context *context, struct check_result 
 		result_mount(result, "proc", r < 0 ? r : -r);
 }
 
-/* As the importer looks for it. */
-static void mkfs_probe(const struct check_context *context, struct check_result *result)
-{
-	static const char *const places[] = { "/usr/bin/mkfs.erofs", "/usr/sbin/mkfs.erofs",
-					      "/usr/local/bin/mkfs.erofs" };
-
-	(void)context;
-	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-		if (access(places[i], X_OK) == 0) {
-			check_ok(result, "%s", places[i]);
-			return;
-		}
-	}
-	check_missing(result, "no mkfs.erofs");
-}
-
 const struct check_probe check_mount_probes[] = {
 	{ "tmpfs", true, 0, tmpfs_probe, "sandboxes have nothing to write to",
 	  "use a kernel with CONFIG_TMPFS" },
 	{ "erofs-file", true, 0, erofs_probe, "no image can be mounted",
 	  "use Linux 6.12 with CONFIG_EROFS_FS and EROFS_FS_BACKED_BY_FILE; modprobe erofs" },
-	{ "image-import", false, 0, mkfs_probe, "no image can be imported",
-	  "apt-get install erofs-utils" },
 	{ "idmapped-erofs", true, 0, idmap_probe, "files of images belong to no one in sandboxes",
 	  "use Linux 6.12" },
 	{ "overlay", true, 0, overlay_probe, "no sandbox has a root",

@@ -92,21 +92,10 @@ static void dropped_note(const struct options *options, const struct dsec_image_
 		report_note(options, "left out: %u extended attributes", row->dropped_xattrs);
 }
 
-static void shared_note(const struct options *options, const struct dsec_image_row *row)
-{
-	char fresh[VALUE_TEXT_BYTES], shared[VALUE_TEXT_BYTES];
-
-	if (!row->new_bytes && !row->shared_bytes)
-		return;
-	value_print_bytes(row->new_bytes, fresh);
-	value_print_bytes(row->shared_bytes, shared);
-	report_note(options, "contents: %s new, %s shared with images there are", fresh, shared);
-}
-
 static void row_tell(struct job *job, const struct dsec_image_row *row)
 {
 	const struct options *options = job->session->options;
-	char bytes[VALUE_TEXT_BYTES], files[VALUE_TEXT_BYTES];
+	char files[VALUE_TEXT_BYTES], fresh[VALUE_TEXT_BYTES], shared[VALUE_TEXT_BYTES];
 	auto_json json_t *json = image_row_json(row);
 
 	(void)json_object_set_new(json, "dropped_nodes", json_integer(row->dropped_nodes));
@@ -117,15 +106,15 @@ static void row_tell(struct job *job, const struct dsec_image_row *row)
 	if (options->json)
 		return;
 	dropped_note(options, row);
-	shared_note(options, row);
-	value_print_bytes(row->bytes, bytes);
 	value_print_count(row->files, files);
+	value_print_bytes(row->new_bytes, fresh);
+	value_print_bytes(row->shared_bytes, shared);
 	if (options->quiet)
 		(void)printf("%.*s\n", (int)row->digest.bytes, (const char *)row->digest.data);
 	else
-		(void)printf("%s  %.*s  %s  %s files  %.1f s\n", job->opts->name,
-			     (int)row->digest.bytes, (const char *)row->digest.data, bytes, files,
-			     seconds_since(&job->begun)); /* told at the end, by main() */
+		(void)printf("%s  %.*s  %s files  %s new, %s shared  %.1f s\n", job->opts->name,
+			     (int)row->digest.bytes, (const char *)row->digest.data, files, fresh,
+			     shared, seconds_since(&job->begun)); /* told by main() */
 }
 
 /* What a job found, also where it failed. */

@@ -36,12 +36,21 @@ def mounts_of_our_own():
     must(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
 
 
+def segments_of(image):
+    """Digests of the segments that an image's table of devices names, in its order."""
+    data = Path(image).read_bytes()
+    count, slot = struct.unpack_from("<HH", data, 1024 + 86)
+    return [data[at:at + 64].decode() for at in range(slot * 128, (slot + count) * 128, 128)]
+
+
 @contextlib.contextmanager
-def mounted(image):
-    """The image as the kernel shows it."""
+def mounted(image, images=None):
+    """The image as the kernel shows it. images: where its store is, beside it by default."""
     place = tempfile.mkdtemp(prefix="dsec-import-mount.")
+    blobs = Path(images or Path(image).parent / "images", "blobs/sha256")
+    devices = ",".join(f"device={blobs / digest}" for digest in segments_of(image))
     try:
-        must(libc.mount(str(image).encode(), place.encode(), b"erofs", MS_RDONLY, None))
+        must(libc.mount(str(image).encode(), place.encode(), b"erofs", MS_RDONLY, devices.encode()))
         try:
             yield Path(place)
         finally:
@@ -159,22 +168,25 @@ class Import:
     """One run: `frames`, `last` and, if it went well, `image`."""
 
     def __init__(self, data, kind=AUTO, bytes_max=1 << 32, free_min=0, files_max=100000,
-                 layers_max=512, folder=None, tag="", flags=0):
+                 layers_max=512, folder=None, tag="", flags=0, images=None):
         self.folder = Path(tempfile.mkdtemp(prefix="dsec-import-test.", dir=folder))
+        self.images = images or self.folder / "images"
+        self.images.mkdir(exist_ok=True)
         stream_read, self.stream = os.pipe()
         self.status, status_write = os.pipe()
-        scratch = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        scratch, store = (os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+                          for path in (self.folder, self.images))
         arguments = [str(n) for n in (kind, bytes_max, free_min, files_max, layers_max, flags,
                                       tag)]
         self.pid = os.fork()
         if self.pid == 0:
-            for number, fd in enumerate((stream_read, status_write, scratch)):
+            for number, fd in enumerate((stream_read, status_write, scratch, store)):
                 os.dup2(fd, 100 + number)
-            for number, fd in enumerate((0, 1, 3)):
+            for number, fd in enumerate((0, 1, 3, 4)):
                 os.dup2(100 + number, fd)
-            os.closerange(4, 200)
+            os.closerange(5, 200)
             os.execv(PROGRAM, ["dsec-import", *arguments])
-        for fd in (stream_read, status_write, scratch):
+        for fd in (stream_read, status_write, scratch, store):
             os.close(fd)
         self.image = self.folder / "image.erofs"
         if data is not None:

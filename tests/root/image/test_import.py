@@ -14,7 +14,7 @@ from pathlib import Path
 
 from importer import (ARCHIVE, AUTO, DONE, FAILED, PROGRAM, TREE, Import, blob, config_json,
                       directory, docker_archive, entry, hard, link, mounted, mounts_of_our_own, oci_archive, oci_files,
-                      record_of, sha, tar, zstd)
+                      record_of, segments_of, sha, tar, zstd)
 
 # A version 2 file capability, effective and permitted: CAP_NET_BIND_SERVICE.
 CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")
@@ -213,6 +213,36 @@ class ImportTest(unittest.TestCase):
             self.assertEqual(os.listdir(root / "a"), ["in"])
             self.assertFalse((root / "a").is_symlink())
 
+    def tree_of(self, run):
+        """Types and flags of a layer's own tree, which no mount shows: the tree blob."""
+        name, = (path for path in (run.images / "blobs/sha256").iterdir()
+                 if path.read_bytes()[:8] == b"dsectree")
+        return name.read_bytes()
+
+    def test_a_layer_keeps_what_it_hides_and_gets_no_dev(self):
+        data = tar(entry("app/x", b"x"), entry("app/.wh.old"), entry("lib/.wh..wh..opq"),
+                   entry("gone", kind=tarfile.CHRTYPE), entry("dev/file"))
+        run = self.good(data, TREE, flags=1)
+        with mounted(run.image) as root:
+            self.assertEqual(sorted(str(p.relative_to(root)) for p in root.rglob("*")),
+                             ["app", "app/x", "lib"])
+        tree = self.tree_of(run)
+        for name in (b"old", b"gone", b"lib"):
+            self.assertIn(name, tree)
+        self.assertNotIn(b".wh.", tree)
+        for name in (b"old", b"gone"):
+            self.assertNotIn(name, self.tree_of(self.good(tar(entry("app/x", b"x")), TREE)))
+
+    def test_what_two_images_share_is_stored_once(self):
+        one = tar(entry("a", b"a" * 100000), entry("b", b"b" * 50000))
+        two = tar(entry("other/a", b"a" * 100000), entry("c", b"c" * 20000))
+        first = self.good(one)
+        self.assertEqual((first.last["new_bytes"], first.last["shared_bytes"]), (150000, 0))
+        second = self.good(two, images=first.images)
+        self.assertEqual((second.last["new_bytes"], second.last["shared_bytes"]), (20000, 100000))
+        with mounted(second.image, first.images) as root:
+            self.assertEqual((root / "other/a").read_bytes(), b"a" * 100000)
+
     def test_a_layer_named_twice_is_applied_twice(self):
         data = docker_archive(*[tar(entry("x", b"1")), tar(entry("x", b"2")),
                                 tar(entry("x", b"1"))])
@@ -245,9 +275,15 @@ class ImportTest(unittest.TestCase):
         run = self.good(docker_archive(tar(entry("x", b"12345")), **config))
         record = record_of(run.image)
         self.assertEqual(record.pop("digest"), run.last["digest"])
+        listed = json.dumps(record)
+        for name in segments_of(run.image):
+            self.assertIn(name, listed)
+        self.assertEqual(record.pop("files"), 16)  # with /dev and the root
+        record = {key: value for key, value in record.items()
+                  if not key.startswith(("segment", "manifest"))}
         self.assertEqual(record, {
             "source": "docker-archive", "created": "2026-01-02T03:04:05Z", "content_bytes": 5,
-            "files": 1, "layers": 1, "user": "agent", "cwd": "/srv", "env": ["A=1", "B=x=\u00e4"],
+            "layers": 1, "user": "agent", "cwd": "/srv", "env": ["A=1", "B=x=\u00e4"],
             "entrypoint": ["/bin/init", "--"], "cmd": ["serve"]})
         size = run.image.stat().st_size
         self.assertEqual(run.last["digest"], "sha256:" + sha(run.image.read_bytes()[:size // 4096
@@ -348,16 +384,14 @@ class ImportTest(unittest.TestCase):
             time.sleep(0.01)
         unpacker = Path(f"/proc/{children.read_text().strip()}")
         fields = dict(line.split(":\t") for line in status.splitlines() if ":\t" in line)
-        # CHOWN, DAC_OVERRIDE, FOWNER, FSETID, SETFCAP
-        self.assertEqual(int(fields["CapEff"], 16), 1 | 2 | 8 | 16 | 1 << 31)
+        self.assertEqual(int(fields["CapEff"], 16), 0)
         self.assertEqual(fields["CapBnd"], fields["CapEff"])
         self.assertEqual((fields["NoNewPrivs"], fields["Seccomp"]), ("1", "2"))
         inside = sorted(os.listdir(unpacker / "root"))
-        self.assertEqual(inside, ["blobs", "tree"])
+        self.assertEqual(inside, ["blobs", "raw", "tree"])
         held = sorted(os.readlink(path) for path in (unpacker / "fd").iterdir())
         files = {path for path in held if path.startswith("/")} - {"/dev/null"}
-        self.assertEqual(files - {"/scratch/work/tree/x"},
-                         {"/scratch/work/blobs", "/scratch/work/tree"})
+        self.assertEqual(files, {f"/scratch/work/{name}" for name in ("blobs", "raw", "tree")})
         self.assertNotEqual(os.readlink(unpacker / "ns/net"), os.readlink("/proc/self/ns/net"))
         run.end()
         self.assertEqual(run.last["kind"], FAILED)
