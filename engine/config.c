@@ -57,7 +57,8 @@ static const struct option options[] = {
 	{ "token-file", OPTION_PATH, FIELD(token_path), 0, 0, "PATH",
 	  "clients must show what is in it; none: the socket's mode alone decides" },
 	{ "tenant", OPTION_TENANT, 0, 0, 0, "KEY=VALUE,...",
-	  "one more tenant, see dsecd(8): name, socket, mode, token-file, uid, gateway, limits" },
+	  "one more tenant, see dsecd(8): name, socket, mode, token-file, uid, gateway, builder, "
+	  "limits" },
 	{ "network", OPTION_WORD, FIELD(network), CONFIG_NETWORK_NONE, 0, "none|shared",
 	  "of sandboxes whose creates name none; by default shared, or none where it cannot be" },
 	{ "shared-scope", OPTION_WORD, FIELD(shared_scope), DSEC_NETWORK_SCOPE_JOB, 0,

@@ -87,6 +87,7 @@ struct tenant_config {
 	uint32_t socket_mode;	 /* 0600 */
 	uint32_t uids[TENANT_UIDS_MAX], uid_count;
 	bool is_gateway;		/* may act for the others */
+	bool is_builder;		/* may make images of sandboxes */
 	uint32_t limits[TENANT_LIMITS]; /* 0: not given */
 	char *owned;			/* what the above point into */
 };

@@ -12,12 +12,12 @@
 #include <string.h>
 #include <sys/un.h>
 
-enum key_type { KEY_NAME, KEY_PATH, KEY_MODE, KEY_UID, KEY_GATEWAY, KEY_LIMIT };
+enum key_type { KEY_NAME, KEY_PATH, KEY_MODE, KEY_UID, KEY_FLAG, KEY_LIMIT };
 
 struct key {
 	const char *name;
 	enum key_type type;
-	size_t at; /* of a path in struct tenant_config; of a limit: which */
+	size_t at; /* of a path or flag in struct tenant_config; of a limit: which */
 	uint64_t max;
 };
 
@@ -29,7 +29,8 @@ static const struct key keys[] = {
 	{ "mode", KEY_MODE, 0, 0777 },
 	{ "token-file", KEY_PATH, FIELD(token_path), 0 },
 	{ "uid", KEY_UID, 0, UINT32_MAX - 1 },
-	{ "gateway", KEY_GATEWAY, 0, 0 },
+	{ "gateway", KEY_FLAG, FIELD(is_gateway), 0 },
+	{ "builder", KEY_FLAG, FIELD(is_builder), 0 },
 	{ "sandboxes-max", KEY_LIMIT, TENANT_SANDBOXES, SLOTS_PER_INSTANCE },
 	{ "creates-per-s", KEY_LIMIT, TENANT_CREATES, 1000000 },
 	{ "execs-max", KEY_LIMIT, TENANT_EXECS, 65536 },
@@ -82,9 +83,9 @@ static int key_set(struct tenant_config *tenant, const struct key *key, const ch
 	case KEY_PATH:
 		*path = text;
 		return *text == '/' ? 0 : refuse(key->name, "wants a path that begins with /");
-	case KEY_GATEWAY:
-		tenant->is_gateway = true;
-		return *text ? refuse("gateway", "takes no value") : 0;
+	case KEY_FLAG:
+		*(bool *)((char *)tenant + key->at) = true;
+		return *text ? refuse(key->name, "takes no value") : 0;
 	default:
 		break;
 	}
@@ -126,7 +127,7 @@ static int words_read(struct tenant_config *tenant, char *text)
 		key = key_find(word);
 		if (!key)
 			return refuse(word, "there is no such key");
-		if (!value && key->type != KEY_GATEWAY)
+		if (!value && key->type != KEY_FLAG)
 			return refuse(word, "wants a value");
 		if (seen & 1u << (key - keys) && key->type != KEY_UID)
 			return refuse(word, "comes twice");

@@ -24,7 +24,7 @@ static const struct {
 	{ "verify", verb_verify },
 	{ "push", NULL },
 	{ "pull", NULL },
-	{ "pack", NULL },
+	{ "pack", verb_pack },
 	{ "hotset", NULL },
 };
 

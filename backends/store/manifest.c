@@ -19,6 +19,7 @@
 #define CONFIG_TYPE   "application/vnd.oci.image.config.v1+json"
 #define NOTE_SOURCE   "dsec.source"
 #define NOTE_LAYERS   "dsec.layers"
+#define NOTE_FROM     "dsec.provenance"
 
 void store_manifest_done(struct store_manifest *manifest)
 {
@@ -84,6 +85,8 @@ int store_manifest_text(const struct store_manifest *manifest, char **ret, size_
 	json_string(&w, NOTE_SOURCE, manifest->source);
 	(void)snprintf(layers, sizeof layers, "%u", manifest->layers);
 	json_string(&w, NOTE_LAYERS, layers);
+	if (manifest->provenance)
+		json_string(&w, NOTE_FROM, manifest->provenance);
 	json_end(&w);
 	json_end(&w);
 	r = json_close(&w);

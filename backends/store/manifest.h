@@ -27,7 +27,8 @@ struct store_manifest {
 	struct tree_segment *segments; /* owned */
 	uint32_t segment_count;
 	char source[sizeof((struct image_record *)0)->source];
-	uint32_t layers; /* that it was made of */
+	uint32_t layers;	/* that it was made of */
+	const char *provenance; /* written only; NULL: none */
 };
 
 void store_manifest_done(struct store_manifest *manifest);

@@ -73,6 +73,14 @@ int report_leave(const char *json, size_t bytes)
 	return fd < 0 ? -errno : file_write(fd, json, bytes, 0);
 }
 
+void report_layer(struct report *report)
+{
+	report->frame.layers++;
+	report->frame.kind = IMPORT_PROGRESS;
+	report->told_ns = now_ns();
+	frame_tell(&report->frame);
+}
+
 /* Below the mark of the disk everything ends, whoever filled it. */
 static int disk_look(struct report *report)
 {

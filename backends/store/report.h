@@ -27,5 +27,7 @@ int report_fail(struct report *report, int error, const char *name, const char *
 int report_progress(struct report *report);
 /* STORE_REPORT in the scratch: whole, or -errno. At most 64 KiB are sent. */
 int report_leave(const char *json, size_t bytes);
+/* One more layer was read whole: told at once. */
+void report_layer(struct report *report);
 /* That it went well, with what the frame says by now. */
 void report_done(struct report *report);

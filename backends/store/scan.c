@@ -1,8 +1,8 @@
 /*
  * Walks the upper directory of a sandbox's overlay and makes the tree of a layer. Called by
- * pack.c, in a process of its own. Must hold: everything is reached by descriptors, one name at a
- * time, and no link is followed; whatever cannot be in a layer is left out and counted, or fails
- * all of it with its path; the same directory gives the same tree and the same raw bytes.
+ * verb_pack.c, in a process of its own. Must hold: everything is reached by descriptors, one name
+ * at a time, and no link is followed; whatever cannot be in a layer is left out and counted, or
+ * fails all of it with its path; the same directory gives the same tree and the same raw bytes.
  */
 #include "backends/store/scan.h"
 

@@ -158,7 +158,8 @@ static int manifest_store(struct sealing *s, struct batch *batch, struct store_m
 static int all_store(struct sealing *s, struct batch *batch, uint8_t ret[DIGEST_BYTES])
 {
 	struct tree *tree = s->seal->tree;
-	struct store_manifest manifest = { .layers = s->seal->record->layers };
+	struct store_manifest manifest = { .layers = s->seal->record->layers,
+					   .provenance = s->seal->provenance };
 	int r = tree_store(s, batch, &manifest.tree);
 
 	if (r < 0)

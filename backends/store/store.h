@@ -69,6 +69,7 @@ struct seal {
 	struct tree *tree;
 	int raw_fd;
 	const struct image_record *record; /* user, cwd, env, …; the rest is filled in */
+	const char *provenance;		   /* JSON, where it comes from, or NULL */
 	int (*progress)(void *owner, uint64_t files,
 			uint64_t bytes); /* negative: it ends with that */
 	void *owner;

@@ -423,7 +423,7 @@ void file_part(struct part *part)
 
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		s = status_absent();
-	else if (sandbox->phase.move)
+	else if (sandbox->phase.move || sandbox->still)
 		s = phase_admits(sandbox, 0, part->detail);
 	else if (!(file = file_new(sandbox, part)))
 		s = status_of_errno(-EAGAIN, "file", "files_max");

@@ -14,6 +14,7 @@
 #include "engine/image/image_files.h"
 #include "engine/image/job.h"
 #include "engine/request/request.h"
+#include "engine/sandbox/pack.h"
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
 
@@ -256,6 +257,7 @@ static const struct image_rule {
 			      .needs_name = true,
 			      .is_nodes = true },
 	[DSEC_IMAGE_PACK] = { .job = "pack",
+			      .flags = DSEC_IMAGE_LAYER,
 			      .texts_most = IMAGE_TEXTS_MAX,
 			      .takes_name = true,
 			      .needs_name = true,
@@ -405,14 +407,27 @@ static struct status image_check(const struct part *part, struct image_words *re
 	return s.code ? s : texts_take(part, rule, ret);
 }
 
+static struct status job_begin(struct part *part, const char *verb, struct image_words *words)
+{
+	struct image_job *job;
+	struct status s = image_job_start(part, verb, words, NULL, &job);
+
+	if (!s.code)
+		part->work = job;
+	return s;
+}
+
 void image_part(struct part *part)
 {
 	const struct dsec_wire_image *body = &part->request->body.image;
 	struct image_words words = { .texts = NULL };
 	struct status s = image_check(part, &words);
 
-	if (!s.code && rules[body->verb].job)
-		s = image_job_part(part, rules[body->verb].job, &words);
+	words.flags = body->flags;
+	if (!s.code && rules[body->verb].takes_sandbox)
+		s = pack_part(part, &words);
+	else if (!s.code && rules[body->verb].job)
+		s = job_begin(part, rules[body->verb].job, &words);
 	else if (!s.code)
 		s = query_begin(part, body->verb, words.name);
 	free(words.texts);
@@ -423,8 +438,12 @@ void image_part(struct part *part)
 /* The others end soon by themselves. */
 void image_part_cancel(struct part *part)
 {
-	if (part->work && rules[part->request->body.image.verb].job)
-		image_job_cancel(part);
+	const struct image_rule *rule = &rules[part->request->body.image.verb];
+
+	if (part->work && rule->takes_sandbox)
+		pack_part_cancel(part);
+	else if (part->work && rule->job)
+		image_job_cancel(part->work);
 }
 
 void image_input(struct part *part, struct part *input)
@@ -432,7 +451,7 @@ void image_input(struct part *part, struct part *input)
 	struct status s = image_invalid("verb", -EINVAL, "only an import takes input");
 
 	if (part->work && rules[part->request->body.image.verb].takes_archive)
-		image_job_input(part, input);
+		image_job_input(part->work, input);
 	else
 		part_end(input, &s, NULL);
 }

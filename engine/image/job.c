@@ -70,7 +70,7 @@ static struct status told_status(struct image_job *job)
 	return s;
 }
 
-static struct status job_status(struct image_job *job)
+struct status image_job_status(struct image_job *job)
 {
 	struct status s;
 
@@ -101,6 +101,17 @@ static struct status job_status(struct image_job *job)
 	return s;
 }
 
+/* Before its part ends, which may be gone then. */
+static void job_close(struct image_job *job)
+{
+	struct shard *shard = job->part->shard;
+
+	shard->imports--;
+	timer_clear(&shard->timers, &job->limit);
+	if (job->is_import)
+		inlet_done(&job->inlet);
+}
+
 static void job_free(struct image_job *job)
 {
 	free(job->words.texts);
@@ -109,10 +120,16 @@ static void job_free(struct image_job *job)
 	free(job);
 }
 
-static void job_end(struct image_job *job)
+void image_job_drop(struct image_job *job)
+{
+	job_close(job);
+	job_free(job);
+}
+
+void image_job_end(struct image_job *job)
 {
 	struct part *part = job->part;
-	struct emission final = { .kind = DSEC_EV_DONE, .status = job_status(job) };
+	struct emission final = { .kind = DSEC_EV_DONE, .status = image_job_status(job) };
 	struct emission report = { .kind = DSEC_EV_DATA,
 				   .body = job->report,
 				   .bytes = job->report_bytes };
@@ -137,18 +154,19 @@ static void job_end(struct image_job *job)
 	if (job->report_bytes)
 		part_emit(part, &report);
 	part->work = NULL;
-	part->shard->imports--;
-	timer_clear(&part->shard->timers, &job->limit);
-	if (job->is_import)
-		inlet_done(&job->inlet);
+	job_close(job);
 	part_end(part, NULL, &final);
 	job_free(job);
 }
 
 static void job_settle(struct image_job *job)
 {
-	if (job->answered && job->quiet && !job->reading && !job->cancel_out)
-		job_end(job);
+	if (!job->answered || !job->quiet || job->reading || job->cancel_out)
+		return;
+	if (job->hold)
+		job->hold->over(job->hold);
+	else
+		image_job_end(job);
 }
 
 static void inlet_quiet(struct inlet *inlet)
@@ -176,6 +194,17 @@ static void frame_emit(struct image_job *job)
 	part_emit(job->part, &e);
 }
 
+/* A pack says with its one layer that it has read it. */
+static void frame_tell(struct image_job *job, const struct import_frame *frame)
+{
+	struct image_job_hold *hold = job->hold;
+
+	if (!hold || !hold->read || job->has_read || !frame->layers)
+		return;
+	job->has_read = true;
+	hold->read(hold);
+}
+
 static void status_read(struct image_job *job);
 
 static void status_got(struct io_op *op, int res)
@@ -194,6 +223,8 @@ static void status_got(struct io_op *op, int res)
 				job->told = frame;
 			if (res >= 0 && frame.kind == IMPORT_PROGRESS)
 				frame_emit(job);
+			if (res >= 0 && frame.kind != IMPORT_FAILED)
+				frame_tell(job, &frame);
 			res = res < 0 ? res : 1;
 		}
 	}
@@ -237,9 +268,9 @@ void image_job_kill_home(struct mail *mail, void *owner)
 	job_settle(job);
 }
 
-void image_job_cancel(struct part *part)
+void image_job_cancel(struct image_job *job)
 {
-	struct image_job *job = part->work;
+	struct part *part = job->part;
 
 	if (job->cancelled || job->answered)
 		return;
@@ -248,10 +279,8 @@ void image_job_cancel(struct part *part)
 	mail_send(part->shard->io, control_io(part->shard->node->control), &job->cancel_mail);
 }
 
-void image_job_input(struct part *part, struct part *input)
+void image_job_input(struct image_job *job, struct part *input)
 {
-	struct image_job *job = part->work;
-
 	inlet_add(&job->inlet, input);
 }
 
@@ -261,7 +290,7 @@ static void job_late(struct timer *timer)
 	struct image_job *job = container_of(timer, struct image_job, limit);
 
 	job->late = !job->cancelled;
-	image_job_cancel(job->part);
+	image_job_cancel(job);
 }
 
 static int stream_make(struct image_job *job)
@@ -295,7 +324,8 @@ static int pipes_make(struct image_job *job)
 	return 0;
 }
 
-struct status image_job_part(struct part *part, const char *verb, struct image_words *words)
+struct status image_job_start(struct part *part, const char *verb, struct image_words *words,
+			      struct image_job_hold *hold, struct image_job **ret)
 {
 	struct image_job *job = calloc(1, sizeof *job);
 	int r = job ? 0 : -ENOMEM;
@@ -303,7 +333,9 @@ struct status image_job_part(struct part *part, const char *verb, struct image_w
 	if (job) {
 		job->part = part;
 		job->verb = verb;
-		job->is_import = part->request->body.image.verb == DSEC_IMAGE_IMPORT;
+		job->hold = hold;
+		job->is_import = !hold && part->request->body.image.verb == DSEC_IMAGE_IMPORT;
+		job->further_fd = -1;
 		r = pipes_make(job);
 	}
 	if (r < 0) {
@@ -312,7 +344,11 @@ struct status image_job_part(struct part *part, const char *verb, struct image_w
 	}
 	job->words = *words;
 	words->texts = NULL;
-	part->work = job;
+	*ret = job;
+	if (hold) {
+		job->further_fd = hold->further_fd;
+		hold->further_fd = -1;
+	}
 	part->shard->imports++;
 	job->limit.expired = job_late;
 	(void)timer_set(&part->shard->timers, &job->limit, /* full: no limit but the client's */

@@ -31,7 +31,8 @@ static void fds_drop(struct image_job *job)
 {
 	cleanup_close(&job->its_stream_fd);
 	cleanup_close(&job->its_status_fd);
-	job->its_stream_fd = job->its_status_fd = -1;
+	cleanup_close(&job->further_fd);
+	job->its_stream_fd = job->its_status_fd = job->further_fd = -1;
 }
 
 /* ---- the end ---- */
@@ -137,12 +138,12 @@ static int job_start(struct image_run *run, const struct image_run_place *place,
 			    .free_min = place->free_min,
 			    .files_max = IMAGE_FILES_MAX,
 			    .layers_max = IMAGE_LAYERS_MAX },
-		.flags = body->flags,
+		.flags = job->words.flags,
 		.stream_fd = job->its_stream_fd,
 		.status_fd = job->its_status_fd,
 		.scratch_fd = place->scratch_fd,
 		.images_fd = place->images_fd,
-		.further_fd = -1,
+		.further_fd = job->further_fd,
 		.group_fd = place->group_fd,
 	};
 	const struct store_words words = { .verb = job->verb,

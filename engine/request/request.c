@@ -422,6 +422,16 @@ static void parts_share_count(struct request *request)
 	}
 }
 
+/* A pack is done where its sandbox lives; one that cannot be here is absent anywhere. */
+static bool is_pack(const struct request *request)
+{
+	const struct dsec_wire_image *image = &request->body.image;
+
+	return request->entry.op == DSEC_OP_IMAGE && image->verb == DSEC_IMAGE_PACK &&
+	       image->sandbox.hi == request->home->node->id &&
+	       image->sandbox.lo >> DSEC_ID_SHARD_SHIFT < request->home->node->shard_count;
+}
+
 /* Where its record is; without an id in turn. */
 static uint32_t shard_of_id(struct request *request)
 {
@@ -430,6 +440,8 @@ static uint32_t shard_of_id(struct request *request)
 
 	if (request->entry.op == DSEC_OP_CREATE && request->body.create.count > 1)
 		return 0;
+	if (is_pack(request))
+		return (uint32_t)(request->body.image.sandbox.lo >> DSEC_ID_SHARD_SHIFT);
 	if (wire_is_zero(id, sizeof request->entry.request_id))
 		return ++request->home->rotation % shards;
 	return claim_shard(id, shards);

@@ -23,6 +23,7 @@
 #include "engine/request/request.h"
 #include "engine/sandbox/network.h"
 #include "engine/sandbox/sandbox.h"
+#include "engine/sandbox/still.h"
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
 
@@ -81,6 +82,8 @@ struct status phase_admits(const struct sandbox *sandbox, uint64_t version, char
 {
 	if (sandbox->phase.move)
 		return phase_refusal();
+	if (sandbox->still)
+		return still_refusal();
 	if (version && version != sandbox->phase.version)
 		return phase_conflict(sandbox, ret_detail);
 	return STATUS_OK;

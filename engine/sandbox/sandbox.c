@@ -14,6 +14,7 @@
 #include "engine/sandbox/ended.h"
 #include "engine/exec/exec.h"
 #include "engine/sandbox/limits.h"
+#include "engine/sandbox/still.h"
 #include "engine/file/file.h"
 #include "engine/integrity/integrity.h"
 #include "engine/names/resolver.h"
@@ -388,7 +389,7 @@ static void sandbox_remember(const struct sandbox *sandbox)
 static void sandbox_try_free(struct sandbox *sandbox)
 {
 	if (sandbox->state < DSEC_STATE_DESTROYING || sandbox->box->owner || sandbox->execs ||
-	    sandbox->files || sandbox->usage_readers || sandbox->phase.move)
+	    sandbox->files || sandbox->usage_readers || sandbox->phase.move || sandbox->still)
 		return;
 	sandbox_remember(sandbox);
 	sandbox->tenancy->stats.destroyed++;
@@ -423,6 +424,11 @@ void sandbox_usage_over(struct sandbox *sandbox)
 }
 
 void sandbox_move_over(struct sandbox *sandbox)
+{
+	sandbox_try_free(sandbox);
+}
+
+void sandbox_still_over(struct sandbox *sandbox)
 {
 	sandbox_try_free(sandbox);
 }
@@ -469,6 +475,8 @@ void sandbox_destroy(struct sandbox *sandbox, enum dsec_cause cause, struct part
 	execs_end(sandbox);
 	files_end(sandbox, &ended);
 	forwards_end(sandbox);
+	if (sandbox->still)
+		still_hurry(sandbox->still);
 	sandbox->shard->backend->class->box_unwind(sandbox->box);
 }
 

@@ -30,6 +30,7 @@ struct forward;
 struct guard_name;
 struct policy;
 struct shard;
+struct still;
 struct tenancy;
 struct tenant;
 
@@ -93,6 +94,7 @@ struct sandbox {
 	struct image *image;   /* used until it is freed; NULL: not described yet */
 	struct policy *policy; /* its version, likewise; of its phase */
 	struct sandbox_phase phase;
+	struct still *still; /* what it wrote is being read; NULL: it is not */
 	char hostname[HOSTNAME_BYTES_MAX];
 	char user[USER_BYTES_MAX]; /* of execs that name none */
 	struct packed labels;	   /* key, value, key, … */
@@ -162,6 +164,8 @@ void sandbox_touch(struct sandbox *sandbox);
 void sandbox_usage_over(struct sandbox *sandbox);
 /* It is not on its way to another phase any more: likewise. */
 void sandbox_move_over(struct sandbox *sandbox);
+/* It is not held still any more: likewise. */
+void sandbox_still_over(struct sandbox *sandbox);
 /* All destroyed: the engine stops. */
 void sandboxes_destroy_all(struct shard *shard);
 

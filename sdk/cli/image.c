@@ -216,9 +216,6 @@ static int job_ask(struct session *session, const struct subverb *sub, const cha
 	opts.layer_count = (uint32_t)count;
 	opts.flags = (options->dry_run ? DSEC_IMAGE_DRY_RUN : 0) |
 		     (options->zstd ? DSEC_IMAGE_ZSTD : 0) | (options->lazy ? DSEC_IMAGE_LAZY : 0);
-	if (sub->code == DSEC_IMAGE_PACK &&
-	    dsec_id_parse(texts[-1], &opts.sandbox) < 0) /* its NAME is an option */
-		return session_refuse(session, "image pack: '%s' is no sandbox's id", texts[-1]);
 	(void)snprintf(what, sizeof(what), "image %s", sub->name); /* fits */
 	return image_job(session, &opts, what);
 }
@@ -239,7 +236,9 @@ static int pull_run(struct session *session, const struct subverb *sub, char **a
 
 static int pack_run(struct session *session, const struct subverb *sub, char **arguments, int count)
 {
-	return job_ask(session, sub, session->options->name, arguments + 1, count - 1);
+	(void)sub;
+	(void)count;
+	return image_pack(session, arguments[0]);
 }
 
 static const struct subverb subverbs[] = {
@@ -253,7 +252,7 @@ static const struct subverb subverbs[] = {
 	{ "verify", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_VERIFY },
 	{ "push", "a NAME and a TARGET", 2, 2, named_run, DSEC_IMAGE_PUSH },
 	{ "pull", "a SOURCE and a NAME", 2, 2, pull_run, DSEC_IMAGE_PULL },
-	{ "pack", "a sandbox's ID, and rules", 1, 1 + PARTS_MAX, pack_run, DSEC_IMAGE_PACK },
+	{ "pack", "one sandbox's ID", 1, 1, pack_run, DSEC_IMAGE_PACK },
 	{ "hotset", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_HOTSET },
 };
 
@@ -267,13 +266,17 @@ static int refuse(struct session *session, const struct subverb *sub)
 				      import || pack ? "image %s wants --name NAME" :
 						       "--name does not belong to image %s",
 				      sub->name);
-	if ((options->layer && !import) || (options->dry_run && sub->code != DSEC_IMAGE_GC) ||
+	if (!pack && (options->wipe || options->scan_file || options->scans.count))
+		return session_refuse(session, "--wipe, --scan and --scan-file are of image pack");
+	if ((options->layer && !import && !pack) ||
+	    (options->dry_run && sub->code != DSEC_IMAGE_GC) ||
 	    (options->zstd && sub->code != DSEC_IMAGE_PUSH) ||
 	    (options->lazy && sub->code != DSEC_IMAGE_PULL))
-		return session_refuse(session,
-				      "image %s: --layer is of import, --dry-run of gc, --zstd of "
-				      "push, --lazy of pull",
-				      sub->name);
+		return session_refuse(
+			session,
+			"image %s: --layer is of import and pack, --dry-run of gc, --zstd of "
+			"push, --lazy of pull",
+			sub->name);
 	return 0;
 }
 

@@ -34,5 +34,8 @@ int image_import(struct session *session, const char *text);
 /* What else takes its time; `what`: "image gc". Returns the exit status. */
 int image_job(struct session *session, const struct dsec_image_opts *opts, const char *what);
 
+/* `dsec image pack`, of the sandbox that `id` names. Returns the exit status. */
+int image_pack(struct session *session, const char *id);
+
 /* A row as JSON, without the record. The caller's. */
 json_t *image_row_json(const struct dsec_image_row *row);

@@ -81,12 +81,18 @@ static const struct param params[] = {
 	{ "name", 0, PARAM_TEXT, MADE | VERB_IMAGE, FIELD(name), 0, 0, "NAME",
 	  "label name=NAME; image import, pack: what it is called" },
 	{ "layer", 0, PARAM_ON, VERB_IMAGE, FIELD(layer), 0, 0, NULL,
-	  "import: what lies over other images: whiteouts stay, no /dev is added" },
+	  "import: what lies over other images: whiteouts stay, no /dev is added; pack: alone" },
 	{ "dry-run", 0, PARAM_ON, VERB_IMAGE, FIELD(dry_run), 0, 0, NULL,
 	  "gc: only say what would go" },
 	{ "zstd", 0, PARAM_ON, VERB_IMAGE, FIELD(zstd), 0, 0, NULL, "push: packed contents" },
 	{ "lazy", 0, PARAM_ON, VERB_IMAGE, FIELD(lazy), 0, 0, NULL,
 	  "pull: contents come when they are read" },
+	{ "wipe", 0, PARAM_TEXT, VERB_IMAGE, FIELD(wipe), 0, 0, "RULES",
+	  "pack: left out: rules and /GLOBs with commas, \"all\" (the default), \"none\"" },
+	{ "scan", 0, PARAM_TEXTS, VERB_IMAGE, FIELD(scans), 0, 0, "CANARY",
+	  "pack: refused where this is in it; may be repeated" },
+	{ "scan-file", 0, PARAM_TEXT, VERB_IMAGE, FIELD(scan_file), 0, 0, "FILE",
+	  "pack: the same, one a line" },
 	{ "job", 0, PARAM_TEXT,
 	  MADE | VERB_PS | VERB_RM | VERB_STATS | VERB_CHANGE | VERB_FETCHED | VERB_EVENTS |
 		  VERB_TOP,
@@ -570,6 +576,7 @@ void params_names(uint32_t verb, void (*found)(void *state, const char *name), v
 
 void params_done(struct options *options)
 {
+	free(options->scans.items);
 	free(options->labels.items);
 	free(options->env.items);
 	free(options->env_files.items);

@@ -100,6 +100,8 @@ struct options {
 	uint64_t cpu_ms, wall_ms, isolation;
 	/* image */
 	bool layer, dry_run, zstd, lazy;
+	const char *wipe, *scan_file;
+	struct texts scans;
 	/* policy */
 	bool effective;
 	uint64_t policy_version; /* phase, too */

@@ -9,9 +9,10 @@
 #include "tests/fuzz/choices.h"
 #include "tests/hostile/client/payloads.h"
 
-struct pack *image_choose(struct choices *c)
+struct pack *image_choose(struct choices *c, struct dsec_wire_id sandbox)
 {
 	static const char *const names[] = { "tiny", "a/b:1", "", "../x" };
+	static const char *const words[] = { "wipe:all", "scan:a canary", "wipe:/a", "base:x" };
 	struct pack *pack = pack_new(sizeof pack->image);
 	struct dsec_wire_image *image = &pack->image;
 
@@ -24,9 +25,10 @@ struct pack *image_choose(struct choices *c)
 	if (image->verb >= DSEC_IMAGE_COMPOSE)
 		image->flags = choose(c, 4) ? 0 : choose_byte(c);
 	if (image->verb == DSEC_IMAGE_PACK || choose(c, 8) == 7)
-		image->sandbox.lo = choose(c, 3);
+		image->sandbox = sandbox;
 	for (uint32_t i = choose(c, 4); image->verb >= DSEC_IMAGE_COMPOSE && i; i--) {
-		const char *text = names[choose(c, 4)];
+		const char *text = image->verb == DSEC_IMAGE_PACK ? words[choose(c, 4)] :
+								    names[choose(c, 4)];
 
 		pack_item(pack, &image->items, text,
 			  (uint32_t)strlen(text) + (choose(c, 16) == 15));

@@ -3,8 +3,11 @@
  */
 #pragma once
 
+#include "dsec/ring.h"
+
 struct choices;
 struct pack;
 
-struct pack *image_choose(struct choices *c);
+/* `sandbox`: of a pack. */
+struct pack *image_choose(struct choices *c, struct dsec_wire_id sandbox);
 struct pack *policy_choose(struct choices *c);

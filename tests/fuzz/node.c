@@ -78,6 +78,8 @@ void image_job_begin(struct mail *mail, void *owner)
 	if (job->its_stream_fd >= 0)
 		(void)close(job->its_stream_fd);
 	(void)close(job->its_status_fd);
+	if (job->further_fd >= 0)
+		(void)close(job->further_fd);
 	if (choose(c, 4) == 3 && !job->is_import) {
 		job->report_bytes = choose(c, IMAGE_REPORT_BYTES_MAX);
 		job->report = calloc(1, job->report_bytes + 1);

@@ -21,7 +21,7 @@ struct dsec_image_opts {
 		*name; /* letters, digits and . _ - : in parts separated by /; not for list, gc */
 	/*
 	 * compose: names of images, the lowest first, at most 128; push: one target; pull: one
-	 * source; pack: rules.
+	 * source; pack: "wipe:RULE" or "wipe:/GLOB" (none: all rules), "scan:CANARY".
 	 */
 	const struct dsec_bytes *layers;
 	uint32_t layer_count, flags; /* enum dsec_image_flag */

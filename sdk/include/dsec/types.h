@@ -406,7 +406,8 @@ enum dsec_image_verb {
 };
 
 enum dsec_image_flag {
-	DSEC_IMAGE_LAYER = 1,	/* import: it lies over others; whiteouts stay, no /dev is added */
+	/* import: it lies over others; whiteouts stay, no /dev is added. pack: the layer alone */
+	DSEC_IMAGE_LAYER = 1,
 	DSEC_IMAGE_DRY_RUN = 2, /* gc: only says what would go */
 	DSEC_IMAGE_ZSTD = 4,	/* push: contents are packed */
 	DSEC_IMAGE_LAZY = 8,	/* pull: contents come when they are read */

@@ -316,11 +316,17 @@ class Client:
             "pull", name, progress, texts=[source], flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
         return info
 
-    def image_pack(self, sandbox: str, name: str, rules: Sequence[str] = (), *,
+    def image_pack(self, sandbox: str, name: str, *, wipe: Sequence[str] = ("all",),
+                         scan: Sequence[str] = (), layer: bool = False,
                          progress: Callable[[Progress], object] | None = None) -> ImageInfo:
-        """An image of a sandbox's files."""
-        info: ImageInfo = self._image_job("pack", name, progress, texts=rules,
-                                                sandbox=sandbox)
+        """An image of a sandbox's files: all that it runs on, or with `layer` what it wrote alone.
+
+        wipe: rules of residue, "/globs", "all", "none"; scan: what must not be in it.
+        """
+        info: ImageInfo = self._image_job(
+            "pack", name, progress, sandbox=sandbox,
+            flags=_abi.DSEC_IMAGE_LAYER if layer else 0,
+            texts=[f"wipe:{rule}" for rule in wipe] + [f"scan:{canary}" for canary in scan])
         return info
 
     def image_hotset(self, name: str | None = None) -> dict[str, Any]:

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""dsec image pack against a real engine: what is in a layer, what never is, who may, and every way
+to end early."""
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "image"))
+from importer import BUILD, mounts_of_our_own  # noqa: E402
+from test_image_engine import DSEC, RUN_S, Engine, busybox, eventually  # noqa: E402
+
+TOOLS = ("sh cat ls rm mkdir ln mv cp sleep touch dd true false echo test mkfifo chmod head "
+         "printf setfattr hostname base64").split()
+SECRET = "the-secret-that-was-deleted"
+# In front of dsec-store: what makes `early` begins, and comes to nothing by itself.
+STORE = """#!/bin/sh
+case "$5" in *early) sleep 600;; esac
+exec {} "$@"
+"""
+
+
+def base_make(folder, images):
+    """An image of the store, by its own program: a directory is a layer over nothing."""
+    root, scratch = folder / "root", folder / "scratch"
+    for name in ("bin", "etc", "root", "tmp", "var/log", "w"):
+        (root / name).mkdir(parents=True)
+    (root / "bin/busybox").write_bytes(busybox())
+    (root / "bin/busybox").chmod(0o755)
+    for tool in TOOLS:
+        (root / "bin" / tool).symlink_to("busybox")
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (root / "etc/of-the-base").write_text("base")
+    (root / "w/changed").write_text("of the base")
+    (root / "tmp").chmod(0o1777)
+    scratch.mkdir()
+    images.mkdir()
+    with contextlib.ExitStack() as stack:
+        fds = [os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in (scratch, images, root)]
+        stack.callback(lambda: [os.close(fd) for fd in fds])
+        script = 'exec "$0" pack 1000000000 0 1 base ids:0 wipe:none 3<&{} 4<&{} 5<&{}'.format(*fds)
+        subprocess.run(["bash", "-c", script, BUILD / "engine/dsec-store"], check=True,
+                       pass_fds=fds, timeout=RUN_S, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL)
+    os.rename(scratch / "image.erofs", images / "base.erofs")
+
+
+class PackTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        mounts_of_our_own()
+        cls.folder = Path(tempfile.mkdtemp(prefix="dsec-pack."))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.images = cls.folder / "images"
+        base_make(cls.folder, cls.images)
+        cls.store = cls.folder / "store"
+        cls.store.write_text(STORE.format(BUILD / "engine/dsec-store"))
+        cls.store.chmod(0o755)
+        cls.green = cls.folder / "green.sock"
+        cls.blue = cls.folder / "blue.sock"
+        cls.engine = Engine(cls.folder, "pack", cls.images, "--store-program", cls.store,
+                            "--tenant", "name=default,builder",
+                            "--tenant", f"name=green,socket={cls.green}",
+                            "--tenant", f"name=blue,builder,socket={cls.blue}")
+        cls.addClassCleanup(cls.engine.stop)
+
+    def dsec(self, *words, at=None, **options):
+        return subprocess.run([DSEC, "-H", f"unix:{at or self.engine.socket}", *map(str, words)],
+                              capture_output=True, timeout=RUN_S, check=False,
+                              stdin=subprocess.DEVNULL, **options)
+
+    def good(self, *words, at=None):
+        ran = self.dsec(*words, at=at)
+        self.assertEqual(ran.returncode, 0, (words, ran.stdout, ran.stderr))
+        return ran.stdout.decode()
+
+    def bad(self, *words, says, at=None):
+        ran = self.dsec(*words, at=at)
+        self.assertEqual(ran.returncode, 125, (words, ran.stdout, ran.stderr))
+        for text in says:
+            self.assertIn(text, ran.stderr.decode())
+        return ran.stderr.decode()
+
+    def sandbox(self, image="base", at=None):
+        made = self.good("create", image, "-q", at=at).strip()
+        self.addCleanup(self.dsec, "rm", made, at=at)
+        return made
+
+    def sh(self, sandbox, script, at=None):
+        return self.good("exec", sandbox, "--", "sh", "-ec", script, at=at)
+
+    def pack(self, sandbox, name, *words, at=None):
+        lines = self.good("--json", "image", "pack", sandbox, "--name", name, *words, at=at)
+        self.addCleanup(self.dsec, "image", "rm", name, at=at)
+        report, row = map(json.loads, lines.splitlines())
+        self.assertEqual(row["name"], name)
+        return report
+
+    def names(self, at=None):
+        lines = self.good("--json", "image", "ls", at=at).splitlines()
+        return {json.loads(line)["name"] for line in lines}
+
+    def blobs(self):
+        return {path.name for path in (self.images / "blobs/sha256").iterdir()}
+
+    def holds(self, blobs, text):
+        return [name for name in blobs
+                if text.encode() in (self.images / "blobs/sha256" / name).read_bytes()]
+
+    def check_nothing_is_left(self):
+        self.assertTrue(eventually(lambda: not self.engine.groups()), self.engine.groups())
+        scratch = self.images / ".import"
+        self.assertTrue(eventually(lambda: not [*scratch.glob("*/*")]), [*scratch.glob("*/*")])
+
+    # ---- what is in it ----
+
+    def test_an_image_has_what_its_sandbox_had_and_nothing_that_was_deleted(self):
+        before = self.blobs()
+        one = self.sandbox()
+        self.sh(one, f"""
+            echo new > /w/new; echo changed > /w/changed; rm /etc/of-the-base
+            mkdir /w/d; echo twice > /w/d/a; ln /w/d/a /w/d/b; ln -s ../new /w/d/link
+            chmod 4755 /w/d/a; mkfifo /w/d/fifo; mkdir /w/.wh..wh..opq; echo x > /w/.wh.passwd
+            echo {SECRET} > /w/gone; rm /w/gone; echo {SECRET} > /w/d/a2; echo clean > /w/d/a2
+            dd if=/dev/zero of=/w/sparse bs=1 count=1 seek=50000000 2> /dev/null""")
+        report = self.pack(one, "packed")
+        self.assertEqual(report["dropped"]["whiteout_names"], 2)
+        self.assertEqual(report["whiteouts"], 1)
+        self.assertLess(report["bytes"], 100000)  # the hole is none
+        shown = self.good("run", "packed", "--", "sh", "-ec", """
+            cat /w/new /w/changed /w/d/a /w/d/b /w/d/link /w/d/a2
+            test ! -e /etc/of-the-base && test ! -e /w/gone && test -p /w/d/fifo
+            test -u /w/d/a && test /w/d/a -ef /w/d/b && ls -A /w && ls -l /w/sparse""")
+        self.assertEqual(shown.splitlines()[:6],
+                         ["new", "changed", "twice", "twice", "new", "clean"])
+        self.assertNotIn(".wh.", shown)
+        self.assertIn("50000001", shown)
+        self.assertEqual(self.holds(self.blobs() - before, SECRET), [])
+        self.assertEqual(self.pack(one, "again")["layer"], report["layer"])  # the same bytes
+        self.assertEqual(self.sh(one, "cat /w/new"), "new\n")  # it goes on
+
+    def test_residue_is_wiped_unless_asked_otherwise(self):
+        one = self.sandbox()
+        self.sh(one, f"""
+            echo {SECRET} > /root/.bash_history; mkdir -p /root/.cache/pip /w/.git/logs /w/__pycache__
+            echo {SECRET} > /root/.cache/pip/x; echo {SECRET} > /w/.git/logs/HEAD
+            echo {SECRET} > /w/.git/ORIG_HEAD; echo {SECRET} > /w/__pycache__/a.pyc
+            echo {SECRET} > /root/.netrc; echo {SECRET} > /tmp/x; echo {SECRET} > /var/log/l
+            printf '\\177ELF\\002\\001\\001\\0\\0\\0\\0\\0\\0\\0\\0\\0\\004\\0' > /w/core
+            head -c 100 /dev/zero >> /w/core; echo {SECRET} >> /w/core
+            echo kept > /w/core.py; echo kept > /w/.git/HEAD""")
+        before = self.blobs()
+        report = self.pack(one, "wiped", "--scan", SECRET)
+        self.assertEqual(report["wiped"], {"history": 1, "caches": 1, "logs": 1, "git": 2,
+                                           "credentials": 1, "bytecode": 1, "cores": 1,
+                                           "temporary": 1})
+        self.assertEqual(self.holds(self.blobs() - before, SECRET), [])
+        self.assertEqual(self.good("run", "wiped", "--", "cat", "/w/core.py", "/w/.git/HEAD"),
+                         "kept\nkept\n")
+        report = self.pack(one, "some", "--wipe", "git,/w/core*")
+        self.assertEqual(report["wiped"], {"git": 2, "globs": 2})
+        self.assertIn(SECRET, self.good("run", "some", "--", "cat", "/root/.netrc"))
+        self.bad("image", "pack", one, "--name", "x", "--wipe", "gut", says=["pack.rules", "gut"])
+        self.assertEqual(self.pack(one, "kept", "--wipe", "none")["wiped"], {})
+
+    def test_a_canary_in_any_form_refuses_it_by_path_and_is_never_told(self):
+        one = self.sandbox()
+        hidden = base64.b64encode(b"ab" + SECRET.encode() + b"cd").decode()
+        self.sh(one, f"mkdir /w/deep; echo {hidden} > /w/deep/file")
+        said = self.bad("image", "pack", one, "--name", "leaks", "--scan", "another canary",
+                        "--scan", SECRET, says=["pack.canary", "/w/deep/file", "canary 2", "byte"])
+        self.assertNotIn(SECRET, said)
+        self.assertNotIn(SECRET, self.engine.log.read_text())
+        (self.folder / "canaries").write_text(f"first canary\n\n{SECRET}\n")
+        self.bad("image", "pack", one, "--name", "leaks", "--scan-file",
+                 self.folder / "canaries", says=["canary 2"])
+        self.bad("image", "pack", one, "--name", "leaks", "--scan", "short", says=["pack.rules"])
+        self.assertNotIn("leaks", self.names())
+        self.assertEqual(self.sh(one, "echo goes on"), "goes on\n")
+        self.check_nothing_is_left()
+
+    def test_a_layer_alone_lies_over_other_images(self):
+        one = self.sandbox()
+        self.sh(one, "echo of the layer > /w/changed")
+        self.pack(one, "alone", "--layer")
+        record = json.loads(self.good("--json", "image", "inspect", "alone"))
+        self.assertEqual((record["source"], record["layers"]), ("sandbox", 1))
+
+    # ---- who may ----
+
+    def test_only_builders_pack_and_only_their_own(self):
+        theirs, ours = self.sandbox(at=self.green), self.sandbox(at=self.blue)
+        self.sh(ours, "echo of blue > /w/blue", at=self.blue)
+        self.bad("image", "pack", theirs, "--name", "green/x", at=self.green,
+                 says=["denied", "pack.builder"])
+        self.bad("image", "pack", theirs, "--name", "blue/x", at=self.blue, says=["no such sandbox"])
+        self.bad("image", "pack", ours, "--name", "x", at=self.blue, says=["denied"])
+        self.pack(ours, "blue/x", at=self.blue)
+        self.assertIn("blue/x", self.names(at=self.blue))
+        self.assertNotIn("blue/x", self.names(at=self.green))
+
+    # ---- early ends ----
+
+    def begun(self, one, engine=None):
+        """A pack on its way, while its sandbox stands still."""
+        engine = engine or self.engine
+        child = engine.start("image", "pack", one, "--name", "early")
+        self.addCleanup(child.communicate)
+        self.addCleanup(child.kill)
+        self.assertTrue(eventually(engine.groups), "it runs")
+        return child
+
+    def check_nothing_came_of_it(self, one):
+        self.check_nothing_is_left()
+        self.assertNotIn("early", self.names())
+        self.assertEqual(self.sh(one, "echo goes on"), "goes on\n")
+
+    def test_nothing_begins_while_a_sandbox_stands_still(self):
+        one = self.sandbox()
+        child = self.begun(one)
+        self.bad("exec", one, "--", "true", says=["refused", "held still"])
+        self.bad("image", "pack", one, "--name", "x", says=["refused", "held still"])
+        self.bad("cat", f"{one}:/etc/passwd", says=["refused", "held still"])
+        child.send_signal(signal.SIGINT)
+        self.assertIn(b"cancelled", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_came_of_it(one)
+
+    def test_a_job_that_is_killed_costs_itself_alone(self):
+        one = self.sandbox()
+        child = self.begun(one)
+        for group in self.engine.groups():
+            for pid in (group / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        self.assertIn(b"program was killed", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_came_of_it(one)
+
+    def test_a_sandbox_that_is_destroyed_ends_its_pack(self):
+        one = self.sandbox()
+        child = self.begun(one)
+        self.good("rm", one)
+        self.assertIn(b"cancelled", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_is_left()
+        self.assertNotIn("early", self.names())
+
+    def test_an_engine_that_stops_midway_leaves_nothing(self):
+        engine = Engine(self.folder, "stops", self.images, "--store-program", self.store)
+        made = engine.dsec("create", "base", "-q")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        child = self.begun(made.stdout.decode().strip(), engine)
+        engine.stop()
+        child.communicate(timeout=RUN_S)
+        self.assertIn("nothing is left", engine.log.read_text())
+        self.assertEqual([*(self.images / ".import").glob(f"*{engine.instance}*")], [])
+        self.assertFalse((self.images / "early.erofs").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
