@@ -128,11 +128,10 @@ static int run_launch(struct image_run *run, struct image_run_place *place)
 int image_run_begin(struct image_run *run)
 {
 	struct image_runs *runs = control_image_runs(run->control);
-	int fd =
+	auto_close int images_fd =
 		open(control_config(run->control)->images_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct image_run_place place = { .images_fd = fd < 0 ? -errno : fd };
+	struct image_run_place place = { .images_fd = images_fd < 0 ? -errno : images_fd };
 	int r = run_admit(run, place.images_fd, &place.free_min);
-	auto_close int images_fd = fd;
 
 	run->group_fd = -1;
 	if (r < 0)

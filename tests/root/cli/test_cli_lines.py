@@ -72,7 +72,8 @@ class LinesTest(EngineFixture):
 
     def test_line_2_image_import(self):
         said = self.swe()
-        self.assertRegex(said, rf"^{IMAGE}  sha256:[0-9a-f]+…?  [\d.]+ [kKMG]B  [\d,]+ files  [\d.]+ s\n$")
+        self.assertRegex(said, rf"^{IMAGE}  sha256:[0-9a-f]+…?  [\d,]+ files  "
+                               r"[\d.]+ [kKMG]?B new, [\d.]+ [kKMG]?B shared  [\d.]+ s\n$")
         told = json.loads(self.swe("--json"))
         self.assertEqual((told["name"], told["layers"]), (IMAGE, 1))
         self.assertEqual(self.good("image", "ls", "-q"), f"small\n{IMAGE}\n")
@@ -247,7 +248,7 @@ class LinesTest(EngineFixture):
             (("cp", "/etc/hostname", f"{one}:/no/x"), rf"cp to {one}:/no/x failed: .*"),
             (("file", "stat", f"{one}:/", "-r"), r"--recursive belongs to file rm"),
             (("file", "mv", f"{one}:/"), r"file mv wants ID:PATH and PATH"),
-            (("image", "fetch"), r"image fetch: there is import, ls, inspect and rm"),
+            (("image", "fetch"), r"image fetch: there is import, ls, inspect, rm, compose, gc, verify, push, pull, pack and hotset"),
             (("image", "rm", "a\x1b[31m"), r"a\\x1b\[31m invalid: .*"),
             (("image", "import", "dir:/none", "--name", "x"), r"/none: No such file or directory"),
             (("image", "import", f"tar:{__file__}", "--name", "x"), r"import invalid: .*\(Bad message\).*"),

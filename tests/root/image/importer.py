@@ -199,8 +199,15 @@ class Import:
             while view:
                 view = view[os.write(self.stream, view[:65536]):]
 
-    def end(self):
+    def close(self):
         os.close(self.stream)
+
+    def end(self):
+        self.close()
+        self.take()
+
+    def take(self):
+        """What it told, and how it ended."""
         out = b""
         while piece := os.read(self.status, 65536):
             out += piece

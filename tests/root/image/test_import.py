@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """The importer makes of good archives what they say, as the kernel shows it."""
+import contextlib
 import gzip
 import json
 import os
+import random
 import signal
 import stat
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -369,6 +372,40 @@ class ImportTest(unittest.TestCase):
             time.sleep(0.01)
         self.assertFalse(Path(f"/proc/{unpacker}").exists())
         self.assertFalse(run.image.exists())
+
+    def killed(self, data, images, process, after_s):
+        """An import whose supervisor (0) or other process (1) is killed then, if it lives."""
+        run = Import(None, TREE, images=images)
+        self.addCleanup(run.remove)
+        feeder = threading.Thread(target=lambda: (run.feed(data), run.close()))
+        feeder.start()
+        time.sleep(after_s)
+        with contextlib.suppress(OSError, IndexError):
+            children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+            os.kill([run.pid, *map(int, children)][process], signal.SIGKILL)
+        run.take()
+        feeder.join()
+        return run
+
+    def test_kills_at_any_moment_leave_no_half_image_and_no_half_blob(self):
+        noise = random.Random(11)
+        data = tar(*[entry(f"f{n}", noise.randbytes(noise.randrange(100000))) for n in range(40)])
+        images = self.good(tar(entry("x"))).images
+        began, killed = time.monotonic(), 0
+        self.good(data)
+        lasts = time.monotonic() - began
+        for number in range(16):
+            run = self.killed(data, images, number % 2, noise.random() * lasts)
+            killed += run.exit != 0
+            self.assertTrue(run.image.exists() or run.exit != 0)
+            if run.image.exists():  # whole, also where the last word was not said
+                with mounted(run.image, images) as root:
+                    self.assertEqual(len(list(root.glob("f*"))), 40)
+            for path in (images / "blobs/sha256").iterdir():
+                self.assertEqual(sha(path.read_bytes()), path.name)
+        self.assertGreater(killed, 0)
+        with mounted(self.good(data, images=images).image, images) as root:
+            self.assertEqual(len(list(root.glob("f*"))), 40)
 
     def test_the_unpacker_holds_next_to_nothing(self):
         run = Import(None, TREE)
