@@ -16,15 +16,6 @@
 #include "backends/store/store.h"
 #include "engine/base/cleanup.h"
 
-void store_compose_key(const uint8_t (*manifests)[DIGEST_BYTES], size_t count,
-		       char ret[DIGEST_HEX_BYTES])
-{
-	uint8_t digest[DIGEST_BYTES];
-
-	digest_of(manifests, count * DIGEST_BYTES, digest);
-	digest_hex(digest, ret);
-}
-
 /* ---- one manifest ---- */
 
 static bool config_says(const struct image_record *record)

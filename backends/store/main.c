@@ -20,6 +20,7 @@ static const struct {
 	store_verb *run;
 } verbs[] = {
 	{ "compose", verb_compose },
+	{ "assemble", verb_assemble },
 	{ "gc", verb_gc },
 	{ "verify", verb_verify },
 	{ "push", NULL },

@@ -20,4 +20,4 @@ struct store_job {
 /* 0, or -errno; report_fail() says more than an errno. */
 typedef int store_verb(struct store_job *job);
 
-store_verb verb_compose, verb_gc, verb_pack, verb_verify;
+store_verb verb_assemble, verb_compose, verb_gc, verb_pack, verb_verify;

@@ -1,6 +1,6 @@
 /*
- * dsec-store compose: one image of several, the lowest first. Must hold: the result has its name
- * only when it is whole and synced.
+ * dsec-store compose and assemble: one image of several, or of manifests, the lowest first. Must
+ * hold: the result has its name only when it is whole and synced.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -90,6 +90,29 @@ int verb_compose(struct store_job *job)
 		r = part_take(job, job->texts[i], parts);
 	if (r >= 0)
 		r = result_make(job, &store, parts);
+	store_close(&store);
+	return r;
+}
+
+/* For the engine, which knows of what manifests a composition is. */
+int verb_assemble(struct store_job *job)
+{
+	auto_free struct parts *parts = calloc(1, sizeof *parts);
+	struct store store;
+	int r = parts ? 0 : -ENOMEM;
+
+	job->report.step = "compose";
+	if (!job->text_count || job->text_count > IMAGE_MANIFESTS_MAX)
+		return -EINVAL;
+	for (uint32_t i = 0; r >= 0 && i < job->text_count; i++)
+		if (!digest_parse(job->texts[i], parts->manifests[i]))
+			r = -EINVAL;
+	if (r >= 0)
+		r = store_open(IMAGE_FD_IMAGES, &store);
+	if (r < 0)
+		return r;
+	parts->count = job->text_count;
+	r = result_make(job, &store, parts);
 	store_close(&store);
 	return r;
 }

@@ -56,7 +56,7 @@ static struct status check_limits(const struct dsec_wire_function *wish, uint32_
 }
 
 struct status function_check(const struct request *request, uint32_t unenforced,
-			     char ret_image[IMAGE_NAME_MAX],
+			     char ret_image[IMAGE_NAMES_MAX],
 			     char ret_policy[GUARD_POLICY_NAME_MAX + 1])
 {
 	const struct dsec_wire_function *wish = &request->body.function;
@@ -78,7 +78,7 @@ struct status function_check(const struct request *request, uint32_t unenforced,
 	r = wire_user(w, wish->user, user, sizeof user);
 	if (r < 0)
 		return wish_invalid("user", r, WIRE_USER_RULE);
-	r = wire_string(w, wish->image, ret_image, IMAGE_NAME_MAX);
+	r = wire_string(w, wish->image, ret_image, IMAGE_NAMES_MAX);
 	if (r < 0 || !*ret_image)
 		return wish_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
 	r = wire_string(w, wish->policy, ret_policy, GUARD_POLICY_NAME_MAX + 1);

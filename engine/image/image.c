@@ -8,14 +8,12 @@
 #include "engine/image/image.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
@@ -23,44 +21,11 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/control.h"
+#include "engine/image/composition.h"
 #include "engine/image/image_load.h"
 #include "engine/shard.h"
 
 static void images_next(struct control *control);
-
-/* ---- names and files ---- */
-
-int image_path(const struct config *config, const char *name, char *ret, size_t bytes)
-{
-	int r = snprintf(ret, bytes, "%s/%s.erofs", config->images_path, name);
-
-	return r < (int)bytes ? 0 : -ENAMETOOLONG;
-}
-
-int image_name_check(const char *name)
-{
-	bool start = true;
-
-	if (!*name)
-		return -EINVAL;
-	for (const char *at = name; *at; at++) {
-		if (start && (*at == '.' || *at == '/'))
-			return -EINVAL;
-		if (!isalnum((unsigned char)*at) && !strchr("._-:/", *at))
-			return -EINVAL;
-		start = *at == '/';
-	}
-	return start ? -EINVAL : 0;
-}
-
-/* The same file with other bytes: a mount of it shows some of the old and some of the new. */
-static bool file_was_written(const struct image_file *file, const char *path)
-{
-	struct image_file now = image_file_identify(path);
-
-	return now.device == file->device && now.inode == file->inode &&
-	       (now.bytes != file->bytes || now.written_ns != file->written_ns);
-}
 
 /* ---- a version, on the control thread ---- */
 
@@ -116,6 +81,7 @@ static void image_free(struct image_table *table, struct image *image)
 		serve_put(image->served[i]);
 	free(image->served);
 	free(image->record);
+	free(image->parts);
 	free(image);
 }
 
@@ -226,6 +192,19 @@ static void image_spoil(struct image *image)
 		  image->name, image->number);
 }
 
+static int version_path(const struct config *config, const struct image *image, char *ret,
+			size_t bytes)
+{
+	return *image->key ? composition_path(config, image->key, ret, bytes) :
+			     image_path(config, image->name, ret, bytes);
+}
+
+static bool version_is_current(const struct config *config, struct image *image, const char *path)
+{
+	return image_file_is(&image->file, path) &&
+	       (!image->parts || image->is_stale || composition_is_current(config, image));
+}
+
 void images_refresh(struct control *control, const struct config *config)
 {
 	struct image_table *table = control_images(control);
@@ -236,11 +215,11 @@ void images_refresh(struct control *control, const struct config *config)
 
 		/* What is being opened is looked at next time. */
 		if (!image || !image->held || image->is_spoilt ||
-		    image_path(config, image->name, path, sizeof path) < 0 ||
-		    image_file_is(&image->file, path))
+		    version_path(config, image, path, sizeof path) < 0 ||
+		    version_is_current(config, image, path))
 			continue;
 		if (__atomic_load_n(&image->users, __ATOMIC_RELAXED) &&
-		    file_was_written(&image->file, path))
+		    image_file_was_written(&image->file, path))
 			image_spoil(image);
 		if (image->is_stale)
 			continue;
@@ -386,7 +365,7 @@ static void want_loaded(struct control *control, struct image_want *want)
 
 static void want_failed(struct control *control, struct image_want *want, int error)
 {
-	if (error != -ENOENT)
+	if (error != -ENOENT && error != -EINPROGRESS)
 		log_error("image mount failed name=\"%s\" err=%s", want->name, strerror(-error));
 	image_free(control_images(control), want->image);
 	want->image = NULL;
@@ -421,7 +400,9 @@ static int want_load(struct control *control, struct image_want *want)
 	load->image = want->image;
 	load->loaded = image_loaded;
 	load->owner = want;
-	r = image_path(want->node->config, want->name, load->path, sizeof load->path);
+	r = image_is_composed(want->name) ?
+		    composition_open(control, want, load->path, sizeof load->path) :
+		    image_path(want->node->config, want->name, load->path, sizeof load->path);
 	if (r >= 0)
 		r = image_load(load);
 	if (r == -EAGAIN)
@@ -431,7 +412,7 @@ static int want_load(struct control *control, struct image_want *want)
 	return r;
 }
 
-/* 0: it is on its way; 1: want->image; -EAGAIN: when there is room. */
+/* 0: it is on its way; 1: want->image; -EAGAIN: when there is room; -EINPROGRESS: it is made. */
 static int want_open(struct control *control, struct image_want *want)
 {
 	struct image_table *table = control_images(control);
@@ -474,9 +455,28 @@ static void images_next(struct control *control)
 		table->wants = after;
 		if (!after)
 			table->wants_last = &table->wants;
-		if (r)
+		if (r && r != -EINPROGRESS)
 			want_answer(control, want, r < 0 ? r : 0);
 	}
+}
+
+void images_wanted_again(struct control *control, struct mail *wants, int result)
+{
+	struct image_table *table = control_images(control);
+
+	while (wants) {
+		struct mail *mail = wants;
+
+		wants = mail->next;
+		mail->next = NULL;
+		if (result < 0) {
+			want_answer(control, container_of(mail, struct image_want, mail), result);
+			continue;
+		}
+		*table->wants_last = mail;
+		table->wants_last = &mail->next;
+	}
+	images_next(control);
 }
 
 static void want_arrived(struct mail *mail, void *owner)
@@ -512,7 +512,7 @@ int image_get(struct image_want *want)
 	int r;
 
 	want->node = shard->node;
-	r = image_name_check(want->name);
+	r = image_names_check(want->name);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < IMAGES_MAX; i++) {

@@ -13,13 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backends/store/digest.h"
 #include "engine/base/io.h"
 #include "engine/config.h"
 #include "engine/request/status.h"
 
+struct composing;
 struct config;
 struct control;
 struct image;
+struct image_parts;
 struct image_record;
 struct image_want;
 struct node;
@@ -28,7 +31,8 @@ struct shard;
 
 enum {
 	IMAGE_NAME_MAX = 128,
-	IMAGE_PARTS_MAX = 128, /* of a composition */
+	IMAGE_PARTS_MAX = 128,	/* of a composition */
+	IMAGE_NAMES_MAX = 1024, /* of a sandbox's image: one name, or several joined by + */
 };
 
 /* Which file it was: another one of the same name is another image. */
@@ -45,20 +49,28 @@ struct image_holder {
 
 /* A version. Made whole by the control thread, then only read, but for what is marked. */
 struct image {
-	char name[IMAGE_NAME_MAX];
+	char name[IMAGE_NAMES_MAX];
 	uint32_t number; /* the backend's: never used again */
 	struct image_file file;
 	struct image_record *record; /* NULL: it has none */
 	uint32_t users;		     /* sandboxes and creates, of all shards; atomic */
 	/* the control thread's */
-	bool is_stale;	/* found no more: its file is another, or its place is needed */
-	bool is_spoilt; /* its file was written to under those that use it */
-	uint32_t held;	/* by so many shards */
+	char key[DIGEST_HEX_BYTES]; /* of a composition: its file's name; "": it is none */
+	struct image_parts *parts;  /* of a composition; owned */
+	bool is_stale;		    /* found no more: its file is another, or its place is needed */
+	bool is_spoilt;		    /* its file was written to under those that use it */
+	uint32_t held;		    /* by so many shards */
 	struct serve_entry **served; /* segments that its mount reads from the cache; owned */
 	uint32_t served_count;
 	struct mail mail; /* to shard 0 and back, when it goes */
 	struct node *node;
 	struct image_holder holders[]; /* one per shard */
+};
+
+/* In the making; see composition.h. */
+struct compositions {
+	struct composing *first;
+	uint32_t made; /* so far */
 };
 
 /* The control thread's. */
@@ -67,6 +79,7 @@ struct image_table {
 	uint32_t numbers;		  /* given so far */
 	struct mail *wants, **wants_last; /* one image is opened at a time; others wait here */
 	bool busy, stopping;
+	struct compositions compositions;
 };
 
 /* What a shard holds. */
@@ -81,12 +94,13 @@ struct image_want {
 	struct mail mail;
 	struct shard *shard;
 	struct node *node;
-	char name[IMAGE_NAME_MAX];
+	char name[IMAGE_NAMES_MAX];
 	int result, mount_fd;
 	struct image *image; /* result 0: used from now on, until image_put() */
 	/*
 	 * 0, or -ENOENT, -EINVAL (name), -ENOSPC (IMAGES_MAX in use), -EBADMSG (record), -ETXTBSY
-	 * (written to in place, under sandboxes that use it), …
+	 * (written to in place, under sandboxes that use it), -ENODATA (a part of it is not of the
+	 * store), …
 	 */
 	void (*ready)(struct image_want *want, int result);
 };
@@ -113,7 +127,23 @@ void images_refresh(struct control *control, const struct config *config);
 /* How many use a name's versions, also those that are found no more. */
 uint32_t images_users(const struct image_table *table, const char *name);
 
-/* A name users may write: letters, digits, . _ - : and / inside, no part beginning with a dot. */
+/* Of composition.c: its wants, which are looked at anew, or all end with `result` < 0. */
+void images_wanted_again(struct control *control, struct mail *wants, int result);
+
+/* ---- names, and files; from anywhere ---- */
+
+/*
+ * A name users may write: letters, digits, . _ - : and / inside, no part beginning with a dot, and
+ * not below a folder of the store's own.
+ */
 int image_name_check(const char *name);
+/* It leads to what the store has beside images. */
+bool image_name_is_stores(const char *name);
+/* One such, or several joined by +. -E2BIG: more than IMAGE_PARTS_MAX. */
+int image_names_check(const char *name);
+/* The next of several: its bytes; 0: too long, or empty. *at is NULL behind the last. */
+size_t image_name_next(const char **at, char ret[IMAGE_NAME_MAX]);
 /* Its file. -ENAMETOOLONG. */
 int image_path(const struct config *config, const char *name, char *ret, size_t bytes);
+/* The same file with other bytes: a mount of it shows some of the old and some of the new. */
+bool image_file_was_written(const struct image_file *file, const char *path);

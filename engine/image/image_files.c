@@ -201,13 +201,13 @@ static int walk_folder(struct walk *walk, int folder_fd, const char *prefix, int
 			r = found_add(walk, folder_fd, file, name);
 			continue;
 		}
-		folder = depth < DEPTH_MAX ?
+		(void)strcat(name, "/"); /* there is room for one more */
+		folder = depth < DEPTH_MAX && !image_name_is_stores(name) ?
 				 openat(folder_fd, file,
 					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) :
 				 -1;
 		if (folder < 0)
 			continue;
-		(void)strcat(name, "/"); /* there is room for one more */
 		r = walk_folder(walk, folder, name, depth + 1);
 		(void)close(folder); /* was only read */
 	}

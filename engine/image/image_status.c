@@ -14,7 +14,11 @@ static const struct {
 	const char *detail;
 } reasons[] = {
 	{ ENOENT, DSEC_ABSENT, "no such image; see the engine's --images directory" },
-	{ EINVAL, DSEC_INVALID, "letters, digits and . _ - : in parts separated by /" },
+	{ EINVAL, DSEC_INVALID,
+	  "letters, digits and . _ - : in parts separated by /; + joins several" },
+	{ E2BIG, DSEC_INVALID, "at most 128 images joined by +, and what they are of" },
+	{ ENODATA, DSEC_INVALID, "one of those joined by + is not of the store: import it anew" },
+	{ EPIPE, 0, "what was making the composition was killed: see the log" },
 	{ EMEDIUMTYPE, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
 	{ EBADMSG, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
 	{ ETXTBSY, DSEC_CONFLICT, "its file was written to in place, under sandboxes that use it" },

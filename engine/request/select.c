@@ -87,7 +87,7 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 	uint64_t now_ns = io_now_ns(part->shard->io);
 	const char *tenant = part->request->tenant->is_everyone ? sandbox->tenancy->tenant->name :
 								  "";
-	char body[sizeof(struct dsec_wire_row) + IMAGE_NAME_MAX + LABEL_BYTES_MAX +
+	char body[sizeof(struct dsec_wire_row) + IMAGE_NAMES_MAX + LABEL_BYTES_MAX +
 		  TENANT_NAME_MAX + DSEC_PHASE_NAME_BYTES_MAX];
 	uint32_t image_bytes = (uint32_t)strlen(sandbox->image->name);
 	uint32_t tenant_bytes = (uint32_t)strlen(tenant);

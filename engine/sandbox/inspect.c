@@ -18,7 +18,7 @@
 
 struct answer {
 	struct dsec_wire_inspect body;
-	char texts[GUARD_POLICY_NAME_MAX + IMAGE_NAME_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX +
+	char texts[GUARD_POLICY_NAME_MAX + IMAGE_NAMES_MAX + HOSTNAME_BYTES_MAX + USER_BYTES_MAX +
 		   LABEL_BYTES_MAX + DSEC_PHASE_NAME_BYTES_MAX];
 	uint32_t bytes;
 };

@@ -230,9 +230,9 @@ void tenant_give(struct tenant *tenant, enum tenant_limit limit)
 /* Whose name the first part of an image's name is; the default tenant's: all that is nobody's. */
 static const struct tenant *image_owner(const struct node *node, const char *name)
 {
-	size_t bytes = strcspn(name, "/");
+	size_t bytes = strcspn(name, "/+");
 
-	for (uint32_t i = 1; name[bytes] && i < node->tenant_count; i++)
+	for (uint32_t i = 1; name[bytes] == '/' && i < node->tenant_count; i++)
 		if (strlen(node->tenants[i].name) == bytes &&
 		    !memcmp(node->tenants[i].name, name, bytes))
 			return &node->tenants[i];
@@ -241,9 +241,15 @@ static const struct tenant *image_owner(const struct node *node, const char *nam
 
 bool tenant_reads_image(const struct tenant *tenant, const struct node *node, const char *name)
 {
-	const struct tenant *owner = image_owner(node, name);
+	while (name) {
+		const struct tenant *owner = image_owner(node, name);
 
-	return owner->index == 0 || tenant_sees(tenant, owner);
+		if (owner->index && !tenant_sees(tenant, owner))
+			return false;
+		name = strchr(name, '+');
+		name = name ? name + 1 : NULL;
+	}
+	return true;
 }
 
 bool tenant_owns_image(const struct tenant *tenant, const struct node *node, const char *name)

@@ -71,7 +71,8 @@ static void labels_choose(struct choices *c, struct pack *pack, struct dsec_wire
 
 static struct pack *create_choose(struct play *play)
 {
-	static const char *const images[] = { "tiny", "tiny", "other", "none", "../x", "" };
+	static const char *const images[] = { "tiny", "tiny", "other",	    "none",
+					      "../x", "",     "tiny+other", "tiny+" };
 	static const uint32_t counts[] = { 0, 1, 2, 3, 6, 100, 32769, UINT32_MAX };
 	static const char *const env[8] = { "A=1", "B=2", "PATH=", "C", "", "A=2", "=", "HOME=/x" };
 	struct choices *c = &play->choices;
@@ -91,7 +92,7 @@ static struct pack *create_choose(struct play *play)
 	create->io_weight = create->on_disconnect * 7;
 	create->output_limit_bytes = create->on_disconnect * 200;
 	create->processes_per_s = create->idle_ttl_s * 100;
-	pack_text(pack, &create->image, images[choose(c, 6)]);
+	pack_text(pack, &create->image, images[choose(c, 8)]);
 	if (choose(c, 4) == 3)
 		pack_text(pack, &create->hostname, "host");
 	if (choose(c, 4) == 3)

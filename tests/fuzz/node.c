@@ -43,6 +43,7 @@ struct control {
 	struct policy_table policies;
 	uint32_t stopped;
 	struct choices *choices;
+	const struct config *config;
 };
 
 /* ---- what shards ask of the control thread ---- */
@@ -60,6 +61,18 @@ struct image_table *control_images(struct control *control)
 struct policy_table *control_policies(struct control *control)
 {
 	return &control->policies;
+}
+
+/* No program is run for what the engine makes of itself. */
+int image_run_begin(struct image_run *run)
+{
+	run->step = "stop";
+	return -ECANCELED;
+}
+
+const struct config *control_config(const struct control *control)
+{
+	return control->config;
 }
 
 /* A job ends as soon as it begins, in one of many ways, with or without a frame. */
@@ -325,6 +338,7 @@ void node_open(struct fuzz_node *node, struct choices *choices)
 	};
 	options.world = kernel_world(node->kernel);
 	(void)io_open(&options, &control->io);
+	control->config = &node->config;
 	images_init(&control->images);
 	policies_make(control);
 	control->choices = choices;

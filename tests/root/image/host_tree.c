@@ -22,7 +22,7 @@
 #include "backends/store/erofs.h"
 #include "engine/base/cleanup.h"
 
-enum { FAIL = 1, SEGMENT_BYTES_MAX = 64 << 20, PIECE_BYTES = 1 << 20, XATTRS_BYTES = 65536 };
+enum { FAIL = 1, PIECE_BYTES = 1 << 20, XATTRS_BYTES = 65536 };
 
 struct host_link {
 	dev_t device;
@@ -54,7 +54,7 @@ static uint32_t segment_for(struct host_tree *host, uint64_t bytes)
 	int fd;
 
 	if (host->segment_count &&
-	    (!host->segment_bytes || host->segment_bytes + bytes <= SEGMENT_BYTES_MAX))
+	    (!host->segment_bytes || host->segment_bytes + bytes <= host->segment_bytes_max))
 		return host->segment_count - 1;
 	if (host->segment_count == HOST_SEGMENTS_MAX)
 		errx(FAIL, "more than %d segments", HOST_SEGMENTS_MAX);
@@ -131,21 +131,26 @@ static bool xattr_wanted(const char *name)
 	       !strcmp(name, "security.capability") || !strncmp(name, "system.posix_acl", 16);
 }
 
+static void xattr_read(struct host_tree *host, uint32_t node, const char *path, const char *name)
+{
+	auto_free char *value = malloc(XATTRS_BYTES);
+	ssize_t count = lgetxattr(path, name, value, XATTRS_BYTES);
+
+	if (count < 0)
+		err(FAIL, "%s of %s", name, path);
+	must(tree_set_xattr(host->tree, node, name, value, (size_t)count), name);
+}
+
 static void xattrs_read(struct host_tree *host, uint32_t node, const char *path)
 {
-	auto_free char *names = malloc(XATTRS_BYTES), *value = malloc(XATTRS_BYTES);
+	auto_free char *names = malloc(XATTRS_BYTES);
 	ssize_t bytes = llistxattr(path, names, XATTRS_BYTES);
 
 	for (ssize_t at = 0; at < bytes; at += (ssize_t)strlen(names + at) + 1) {
-		ssize_t count;
-
-		if (!xattr_wanted(names + at))
-			continue;
-		count = lgetxattr(path, names + at, value, XATTRS_BYTES);
-		if (count < 0)
-			err(FAIL, "%s of %s", names + at, path);
-		must(tree_set_xattr(host->tree, node, names + at, value, (size_t)count),
-		     names + at);
+		if (!strcmp(names + at, "trusted.overlay.opaque"))
+			host->tree->nodes[node].flags |= TREE_OPAQUE;
+		else if (xattr_wanted(names + at))
+			xattr_read(host, node, path, names + at);
 	}
 }
 
@@ -168,9 +173,9 @@ static void attributes_read(struct host_tree *host, uint32_t at, const char *pat
 
 /* ---- a folder ---- */
 
-static enum tree_type type_of(mode_t mode)
+static enum tree_type type_of(const struct stat *st)
 {
-	switch (mode & S_IFMT) {
+	switch (st->st_mode & S_IFMT) {
 	case S_IFDIR:
 		return TREE_DIRECTORY;
 	case S_IFLNK:
@@ -180,7 +185,7 @@ static enum tree_type type_of(mode_t mode)
 	case S_IFSOCK:
 		return TREE_SOCKET;
 	case S_IFCHR:
-		return TREE_CHARACTER;
+		return st->st_rdev ? TREE_CHARACTER : TREE_WHITEOUT;
 	case S_IFBLK:
 		return TREE_BLOCK;
 	default:
@@ -242,9 +247,11 @@ static void entry_read(struct host_tree *host, uint32_t parent, const char *path
 		must(tree_link(host->tree, parent, name, link->node, &at), path);
 		return;
 	}
-	must(tree_add(host->tree, parent, name, type_of(st.st_mode), &at), path);
+	must(tree_add(host->tree, parent, name, type_of(&st), &at), path);
 	if (!S_ISDIR(st.st_mode) && st.st_nlink > 1)
 		link_keep(host, &st, at);
+	if (host->tree->nodes[at].type == TREE_WHITEOUT)
+		return;
 	attributes_read(host, at, path, &st);
 	if (S_ISDIR(st.st_mode))
 		folder_read(host, at, path);
@@ -271,13 +278,15 @@ static void folder_read(struct host_tree *host, uint32_t parent, const char *pat
 	(void)closedir(dir); /* it was only read */
 }
 
-void host_tree_read(struct host_tree *host, const char *path, const char *scratch)
+void host_tree_read(struct host_tree *host, const char *path, const char *scratch,
+		    uint64_t segment_bytes_max)
 {
 	struct stat st;
 
 	*host = (struct host_tree){
 		.tree = tree_new(),
 		.directory_fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+		.segment_bytes_max = segment_bytes_max,
 	};
 	if (!host->tree || host->directory_fd < 0 || lstat(path, &st) < 0)
 		err(FAIL, "%s or %s", path, scratch);

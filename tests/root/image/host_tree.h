@@ -12,12 +12,17 @@ struct host_tree {
 	int directory_fd; /* where segments are made; they have no names */
 	int segment_fds[HOST_SEGMENTS_MAX];
 	uint32_t segment_count;
-	uint64_t segment_bytes, contents_bytes;
+	uint64_t segment_bytes, contents_bytes; /* of the last segment; of all */
+	uint64_t segment_bytes_max;
 	struct host_link *links; /* of files with several names */
 };
 
-/* Ends the program with a word when anything fails. */
-void host_tree_read(struct host_tree *host, const char *path, const char *scratch);
+/*
+ * Ends the program with a word when anything fails. UINT64_MAX: all contents are in one segment.
+ * Whiteouts and opaque directories are those of overlayfs.
+ */
+void host_tree_read(struct host_tree *host, const char *path, const char *scratch,
+		    uint64_t segment_bytes_max);
 void host_tree_done(struct host_tree *host);
 
 struct host_image {

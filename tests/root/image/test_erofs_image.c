@@ -20,7 +20,7 @@
 #include "tests/root/image/host_tree.h"
 #include "tests/slowness.h"
 
-enum { FAIL = 1, FILES_COUNT = 1500 };
+enum { FAIL = 1, FILES_COUNT = 1500, SEGMENT_BYTES_MAX = 64 << 20 };
 
 /* ---- odd folders ---- */
 
@@ -175,7 +175,7 @@ static uint64_t folder_try(const char *path, const char *scratch)
 	struct host_image image;
 	uint64_t files;
 
-	host_tree_read(&host, path, scratch);
+	host_tree_read(&host, path, scratch, SEGMENT_BYTES_MAX);
 	host_image_make(&host, &image);
 	files = host_image_compare(&image, path);
 	printf("%s: %llu inodes, %.1f MB of contents in %u segments, %.2f MB of metadata\n", path,
