@@ -8,7 +8,7 @@ packages=(
 	clang llvm lld libclang-rt-dev clang-format
 	bpftool libbpf-dev libxdp-dev apparmor libapparmor-dev liburing-dev libseccomp-dev libcap-dev libmimalloc-dev
 	libjansson-dev libarchive-dev libyaml-dev libssl-dev zlib1g-dev
-	libcurl4-openssl-dev
+	libcurl4-openssl-dev libzstd-dev
 	# testing
 	libcriterion-dev libuv1-dev iproute2 nftables procps util-linux strace zsh groff-base xfsprogs
 	# the image, and the peers of the load generator
@@ -16,7 +16,7 @@ packages=(
 )
 # Tests in virtual machines, of types in Python, over ssh, and of real servers: skipped by name
 # without them.
-packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server nginx-light redis-server nodejs)
+packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server nginx-light redis-server nodejs skopeo)
 # Tests start servers of their own; those that these packages would start are not wanted here.
 declare -A services=([openssh-server]="ssh.service ssh.socket" [nginx-light]=nginx.service
 	[redis-server]=redis-server.service)

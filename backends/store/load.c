@@ -21,17 +21,13 @@ int store_manifest_load(const struct store *store, const uint8_t digest[DIGEST_B
 	return r < 0 ? r : store_manifest_parse(text, bytes, ret, &why);
 }
 
-int store_tree_load(const struct store *store, const struct store_manifest *manifest,
-		    struct tree **ret)
+int store_tree_parse(const void *bytes, size_t count, const struct store_manifest *manifest,
+		     struct tree **ret)
 {
-	auto_free void *bytes = NULL;
 	struct tree *tree;
 	const char *why;
-	size_t count;
-	int r = store_blob_read(store, manifest->tree.digest, STORE_TREE_BYTES_MAX, &bytes, &count);
+	int r = tree_read(bytes, count, &tree, &why);
 
-	if (r >= 0)
-		r = tree_read(bytes, count, &tree, &why);
 	if (r < 0)
 		return r;
 	/* What the manifest promises is what the tree needs: whoever copied it has all. */
@@ -43,4 +39,14 @@ int store_tree_load(const struct store *store, const struct store_manifest *mani
 	}
 	*ret = tree;
 	return 0;
+}
+
+int store_tree_load(const struct store *store, const struct store_manifest *manifest,
+		    struct tree **ret)
+{
+	auto_free void *bytes = NULL;
+	size_t count;
+	int r = store_blob_read(store, manifest->tree.digest, STORE_TREE_BYTES_MAX, &bytes, &count);
+
+	return r < 0 ? r : store_tree_parse(bytes, count, manifest, ret);
 }

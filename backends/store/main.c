@@ -19,14 +19,10 @@ static const struct {
 	const char *name;
 	store_verb *run;
 } verbs[] = {
-	{ "compose", verb_compose },
-	{ "assemble", verb_assemble },
-	{ "gc", verb_gc },
-	{ "verify", verb_verify },
-	{ "push", NULL },
-	{ "pull", NULL },
-	{ "pack", verb_pack },
-	{ "hotset", NULL },
+	{ "compose", verb_compose }, { "assemble", verb_assemble },
+	{ "gc", verb_gc },	     { "verify", verb_verify },
+	{ "push", verb_push },	     { "pull", verb_pull },
+	{ "pack", verb_pack },	     { "hotset", NULL },
 };
 
 static int number_parse(const char *text, uint64_t *ret)

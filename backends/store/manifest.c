@@ -15,15 +15,19 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
 
-#define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
-#define CONFIG_TYPE   "application/vnd.oci.image.config.v1+json"
-#define NOTE_SOURCE   "dsec.source"
-#define NOTE_LAYERS   "dsec.layers"
-#define NOTE_FROM     "dsec.provenance"
+#define CONFIG_TYPE "application/vnd.oci.image.config.v1+json"
+#define NOTE_SOURCE "dsec.source"
+#define NOTE_LAYERS "dsec.layers"
+#define NOTE_FROM   "dsec.provenance"
+/* Of packed segments: what they are when they are not. */
+#define PACKED_TYPE STORE_SEGMENT_TYPE "+zstd"
+#define NOTE_DIGEST "dsec.digest"
+#define NOTE_SIZE   "dsec.size"
 
 void store_manifest_done(struct store_manifest *manifest)
 {
 	free(manifest->segments);
+	free(manifest->packed);
 	memset(manifest, 0, sizeof *manifest);
 }
 
@@ -39,6 +43,25 @@ static void blob_write(struct json_writer *w, const char *key, const char *type,
 	json_string(w, "mediaType", type);
 	json_string(w, "digest", text);
 	json_unsigned(w, "size", blob->bytes);
+	json_end(w);
+}
+
+static void packed_write(struct json_writer *w, const struct store_blob *packed,
+			 const struct store_blob *segment)
+{
+	char digest[DIGEST_TEXT_BYTES], unpacked[DIGEST_TEXT_BYTES], size[24];
+
+	digest_text(packed->digest, digest);
+	digest_text(segment->digest, unpacked);
+	(void)snprintf(size, sizeof size, "%llu", (unsigned long long)segment->bytes);
+	json_object(w, NULL);
+	json_string(w, "mediaType", PACKED_TYPE);
+	json_string(w, "digest", digest);
+	json_unsigned(w, "size", packed->bytes);
+	json_object(w, "annotations");
+	json_string(w, NOTE_DIGEST, unpacked);
+	json_string(w, NOTE_SIZE, size);
+	json_end(w);
 	json_end(w);
 }
 
@@ -59,7 +82,10 @@ static void layers_write(struct json_writer *w, const struct store_manifest *man
 		struct store_blob segment = blob_of(s->digest, s->bytes);
 
 		blob_write(w, NULL, STORE_CHUNKS_TYPE, &table);
-		blob_write(w, NULL, STORE_SEGMENT_TYPE, &segment);
+		if (manifest->packed)
+			packed_write(w, &manifest->packed[i], &segment);
+		else
+			blob_write(w, NULL, STORE_SEGMENT_TYPE, &segment);
 	}
 }
 
@@ -75,7 +101,7 @@ int store_manifest_text(const struct store_manifest *manifest, char **ret, size_
 	json_open(&w, text, STORE_MANIFEST_BYTES_MAX);
 	json_object(&w, NULL);
 	json_unsigned(&w, "schemaVersion", 2);
-	json_string(&w, "mediaType", MANIFEST_TYPE);
+	json_string(&w, "mediaType", STORE_MANIFEST_TYPE);
 	json_string(&w, "artifactType", STORE_ARTIFACT);
 	blob_write(&w, "config", CONFIG_TYPE, &manifest->config);
 	json_array(&w, "layers");
@@ -108,7 +134,7 @@ static bool member_is(const struct json_value *object, const char *key, const ch
 	       json_to_string(&value, text, sizeof text) >= 0 && !strcmp(text, wanted);
 }
 
-static int blob_parse(const struct json_value *value, const char *type, struct store_blob *ret)
+int store_blob_parse(const struct json_value *value, const char *type, struct store_blob *ret)
 {
 	struct json_value member;
 	char text[DIGEST_TEXT_BYTES];
@@ -122,17 +148,60 @@ static int blob_parse(const struct json_value *value, const char *type, struct s
 	return 0;
 }
 
-static int segment_parse(const struct json_value *layers, size_t *cursor,
-			 const struct json_value *first, struct tree_segment *ret)
+/* What a packed segment is when it is unpacked. */
+static int unpacked_parse(const struct json_value *value, struct store_blob *ret)
 {
+	struct json_value notes, member;
+	char text[DIGEST_TEXT_BYTES];
+
+	if (json_member(value, "annotations", &notes) < 0 || notes.kind != JSON_OBJECT ||
+	    json_member(&notes, NOTE_DIGEST, &member) < 0 || member.kind != JSON_STRING ||
+	    json_to_string(&member, text, sizeof text) < 0 ||
+	    !digest_text_parse(text, ret->digest) || json_member(&notes, NOTE_SIZE, &member) < 0 ||
+	    member.kind != JSON_STRING || json_to_string(&member, text, sizeof text) <= 0 ||
+	    strspn(text, "0123456789") != strlen(text) || strlen(text) > 18)
+		return -EBADMSG;
+	ret->bytes = strtoull(text, NULL, 10);
+	return 0;
+}
+
+/* 1: it is packed. */
+static int contents_parse(const struct json_value *value, struct store_blob *ret,
+			  struct store_blob *ret_packed)
+{
+	if (store_blob_parse(value, STORE_SEGMENT_TYPE, ret) >= 0)
+		return 0;
+	if (store_blob_parse(value, PACKED_TYPE, ret_packed) < 0)
+		return -EBADMSG;
+	return unpacked_parse(value, ret) < 0 ? -EBADMSG : 1;
+}
+
+static int segment_parse(const struct json_value *layers, size_t *cursor,
+			 const struct json_value *first, struct store_manifest *manifest)
+{
+	struct tree_segment *ret = &manifest->segments[manifest->segment_count];
+	struct store_blob packed = { .bytes = 0 };
+	int is_packed;
+
 	struct store_blob table, segment;
 	struct json_value value;
 
-	if (blob_parse(first, STORE_CHUNKS_TYPE, &table) < 0 ||
-	    json_next(layers, cursor, &value) < 0 ||
-	    blob_parse(&value, STORE_SEGMENT_TYPE, &segment) < 0 || !segment.bytes ||
-	    segment.bytes % TREE_BLOCK_BYTES || table.bytes != segment_table_bytes(segment.bytes))
+	if (store_blob_parse(first, STORE_CHUNKS_TYPE, &table) < 0 ||
+	    json_next(layers, cursor, &value) < 0)
 		return -EBADMSG;
+	is_packed = contents_parse(&value, &segment, &packed);
+	/* All or none. */
+	if (is_packed < 0 || (manifest->segment_count && is_packed != !!manifest->packed) ||
+	    !segment.bytes || segment.bytes % TREE_BLOCK_BYTES ||
+	    table.bytes != segment_table_bytes(segment.bytes))
+		return -EBADMSG;
+	if (is_packed && !manifest->packed) {
+		manifest->packed = calloc(TREE_SEGMENTS_MAX, sizeof *manifest->packed);
+		if (!manifest->packed)
+			return -ENOMEM;
+	}
+	if (is_packed)
+		manifest->packed[manifest->segment_count] = packed;
 	memcpy(ret->digest, segment.digest, DIGEST_BYTES);
 	memcpy(ret->chunks, table.digest, DIGEST_BYTES);
 	ret->bytes = segment.bytes;
@@ -144,10 +213,11 @@ static int layers_parse(const struct json_value *layers, struct store_manifest *
 {
 	struct json_value value;
 	size_t cursor = 0;
+	int r;
 
 	*ret_why = "layers: its first is no tree";
 	if (layers->kind != JSON_ARRAY || json_next(layers, &cursor, &value) < 0 ||
-	    blob_parse(&value, STORE_TREE_TYPE, &manifest->tree) < 0 ||
+	    store_blob_parse(&value, STORE_TREE_TYPE, &manifest->tree) < 0 ||
 	    manifest->tree.bytes > STORE_TREE_BYTES_MAX)
 		return -EBADMSG;
 	manifest->segments = calloc(TREE_SEGMENTS_MAX, sizeof *manifest->segments);
@@ -158,9 +228,9 @@ static int layers_parse(const struct json_value *layers, struct store_manifest *
 		if (manifest->segment_count == TREE_SEGMENTS_MAX)
 			return -EBADMSG;
 		*ret_why = "layers: no chunk table with its segment";
-		if (segment_parse(layers, &cursor, &value,
-				  &manifest->segments[manifest->segment_count]) < 0)
-			return -EBADMSG;
+		r = segment_parse(layers, &cursor, &value, manifest);
+		if (r < 0)
+			return r;
 		manifest->segment_count++;
 	}
 	return 0;
@@ -197,7 +267,7 @@ static int parts_parse(const char *text, size_t bytes, struct store_manifest *ma
 		return -EBADMSG;
 	*ret_why = "config";
 	if (json_member(&object, "config", &value) < 0 ||
-	    blob_parse(&value, CONFIG_TYPE, &manifest->config) < 0 ||
+	    store_blob_parse(&value, CONFIG_TYPE, &manifest->config) < 0 ||
 	    manifest->config.bytes > STORE_CONFIG_BYTES_MAX)
 		return -EBADMSG;
 	*ret_why = "annotations";
@@ -211,6 +281,23 @@ static int parts_parse(const char *text, size_t bytes, struct store_manifest *ma
 
 int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *ret,
 			 const char **ret_why)
+{
+	struct store_manifest manifest;
+	int r = store_manifest_parse_packed(text, bytes, &manifest, ret_why);
+
+	if (r < 0)
+		return r;
+	if (manifest.packed) {
+		store_manifest_done(&manifest);
+		*ret_why = "layers: segments that are packed";
+		return -EBADMSG;
+	}
+	*ret = manifest;
+	return 0;
+}
+
+int store_manifest_parse_packed(const char *text, size_t bytes, struct store_manifest *ret,
+				const char **ret_why)
 {
 	struct store_manifest manifest = { 0 };
 	const char *why;

@@ -22,10 +22,15 @@ struct store_blob {
 	uint64_t bytes;
 };
 
+#define STORE_MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
+
+struct json_value;
+
 struct store_manifest {
 	struct store_blob config, tree;
 	struct tree_segment *segments; /* owned */
 	uint32_t segment_count;
+	struct store_blob *packed; /* owned; of a layout: segments as zstd. NULL: as they are */
 	char source[sizeof((struct image_record *)0)->source];
 	uint32_t layers;	/* that it was made of */
 	const char *provenance; /* written only; NULL: none */
@@ -37,6 +42,11 @@ int store_manifest_text(const struct store_manifest *manifest, char **ret, size_
 /* -EBADMSG: no manifest of an image of ours; `ret_why`: the field, static. */
 int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *ret,
 			 const char **ret_why);
+/* The same of a layout's, whose segments may be packed: all of them, or none. */
+int store_manifest_parse_packed(const char *text, size_t bytes, struct store_manifest *ret,
+				const char **ret_why);
+/* A descriptor of that media type. -EBADMSG. */
+int store_blob_parse(const struct json_value *value, const char *type, struct store_blob *ret);
 /* An image config: user, cwd, env, entrypoint, cmd and created are the record's. */
 int store_config_text(const struct image_record *record, const struct store_manifest *manifest,
 		      char **ret, size_t *ret_bytes);

@@ -59,6 +59,10 @@ int store_manifest_load(const struct store *store, const uint8_t digest[DIGEST_B
 int store_tree_load(const struct store *store, const struct store_manifest *manifest,
 		    struct tree **ret);
 
+/* The same of a tree blob at hand. -EBADMSG. */
+int store_tree_parse(const void *bytes, size_t count, const struct store_manifest *manifest,
+		     struct tree **ret);
+
 /* ---- one funnel for all that makes images ---- */
 
 /*

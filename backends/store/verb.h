@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "backends/store/report.h"
+#include "backends/store/tree.h"
 
 struct store_job {
 	struct report report;
@@ -20,4 +21,17 @@ struct store_job {
 /* 0, or -errno; report_fail() says more than an errno. */
 typedef int store_verb(struct store_job *job);
 
-store_verb verb_assemble, verb_compose, verb_gc, verb_pack, verb_verify;
+store_verb verb_assemble, verb_compose, verb_gc, verb_pack, verb_pull, verb_push, verb_verify;
+
+struct store;
+struct transfer;
+
+/* IMPORT_RESULT of these manifests, and what the report says of it. */
+int verb_result_make(struct store_job *job, const struct store *store,
+		     const uint8_t (*manifests)[DIGEST_BYTES], uint32_t count);
+
+/* Of push and pull; `owner` is the job. */
+int transfer_progress(void *owner, uint64_t bytes);
+int transfer_fail(struct store_job *job, const struct transfer *transfer, int error);
+int transfer_report(struct store_job *job, const struct transfer *transfer,
+		    const uint8_t manifest[DIGEST_BYTES]);

@@ -47,7 +47,8 @@ static int part_take(struct store_job *job, const char *name, struct parts *part
 	return 0;
 }
 
-static int result_make(struct store_job *job, const struct store *store, const struct parts *parts)
+int verb_result_make(struct store_job *job, const struct store *store,
+		     const uint8_t (*manifests)[DIGEST_BYTES], uint32_t count)
 {
 	auto_free struct image_record *record = calloc(1, sizeof *record);
 	auto_close int fd = openat(IMAGE_FD_SCRATCH, UNFINISHED,
@@ -55,7 +56,7 @@ static int result_make(struct store_job *job, const struct store *store, const s
 	int r = !record ? -ENOMEM : fd < 0 ? -errno : 0;
 
 	if (r >= 0)
-		r = store_compose(store, parts->manifests, parts->count, fd, record);
+		r = store_compose(store, manifests, count, fd, record);
 	if (r == -ENOENT || r == -EBADMSG)
 		return report_fail(&job->report, -r, job->texts[0],
 				   r == -ENOENT ? "the store lacks a part: verify names it" :
@@ -89,7 +90,7 @@ int verb_compose(struct store_job *job)
 	for (uint32_t i = 0; r >= 0 && i < job->text_count; i++)
 		r = part_take(job, job->texts[i], parts);
 	if (r >= 0)
-		r = result_make(job, &store, parts);
+		r = verb_result_make(job, &store, parts->manifests, parts->count);
 	store_close(&store);
 	return r;
 }

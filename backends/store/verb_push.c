@@ -1,0 +1,80 @@
+/*
+ * dsec-store push NAME oci:DIR[:TAG]: an image of the store becomes one of a layout, which is made
+ * where it is new. Without a tag it is the image's name.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backends/store/roots.h"
+#include "backends/store/transfer.h"
+#include "backends/store/verb.h"
+#include "engine/base/cleanup.h"
+
+static int image_find(struct store_job *job, uint8_t ret[DIGEST_BYTES])
+{
+	auto_free struct image_record *record = calloc(1, sizeof *record);
+	int fd = -1, r = record ? root_open(IMAGE_FD_IMAGES, job->name, &fd) : -ENOMEM;
+	auto_close int file = fd;
+
+	if (r == -ENOENT || r == -EINVAL)
+		return report_fail(&job->report, -r, job->name, "no such image");
+	if (r >= 0)
+		r = image_record_read(file, record);
+	if (r == -EBADMSG)
+		return report_fail(&job->report, EBADMSG, job->name, "its record is damaged");
+	if (r == -ENODATA || (r >= 0 && !record->manifest_count))
+		return report_fail(&job->report, EOPNOTSUPP, job->name,
+				   "not of the store: import it anew");
+	if (r >= 0 && record->manifest_count > 1)
+		return report_fail(&job->report, EOPNOTSUPP, job->name,
+				   "it is composed of several images: push those");
+	if (r >= 0)
+		memcpy(ret, record->manifests[0], DIGEST_BYTES);
+	return r;
+}
+
+static int push_run(struct store_job *job, struct transfer *transfer)
+{
+	uint8_t manifest[DIGEST_BYTES];
+	struct store store;
+	int r = store_open(IMAGE_FD_IMAGES, &store);
+
+	if (r < 0)
+		return r;
+	transfer->store = &store;
+	r = image_find(job, manifest);
+	if (r >= 0)
+		r = store_push(transfer, manifest);
+	store_close(&store);
+	return r < 0 ? transfer_fail(job, transfer, r) : transfer_report(job, transfer, manifest);
+}
+
+int verb_push(struct store_job *job)
+{
+	auto_free char *path = malloc(LAYOUT_PATH_BYTES);
+	char tag[LAYOUT_TAG_BYTES];
+	struct transfer transfer = {
+		.is_packed = job->flags & IMAGE_ZSTD,
+		.progress = transfer_progress,
+		.owner = job,
+	};
+	const char *why;
+
+	job->report.step = "target";
+	if (!path)
+		return -ENOMEM;
+	if (job->text_count != 1 || layout_address_parse(job->texts[0], path, tag, &why) < 0)
+		return report_fail(&job->report, EINVAL, job->texts[0],
+				   job->text_count == 1 ? why : "no target");
+	if (mkdir(path, 0755) < 0 && errno != EEXIST)
+		return report_fail(&job->report, errno, path, strerror(errno));
+	auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return report_fail(&job->report, errno, path, strerror(errno));
+	transfer.layout_fd = fd;
+	transfer.tag = *tag ? tag : job->name;
+	return push_run(job, &transfer);
+}

@@ -1,0 +1,71 @@
+/*
+ * What a pull reads of a layout: its index, then a manifest. Must hold: what is accepted is bounded
+ * and can be written again; what is put into an index is found there, and the others stay.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/store/manifest.h"
+#include "backends/store/transfer.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void index_check(const char *text, size_t bytes)
+{
+	static const struct store_blob manifest = { .digest = { 7 }, .bytes = 700 };
+	struct store_blob found;
+	const char *why = NULL;
+	char *made;
+	int r = layout_index_find(text, bytes, "", &found, &why);
+
+	assert(why);
+	assert(r == 0 || r == -EBADMSG || r == -EINVAL || r == -ENOENT);
+	assert(r < 0 || found.bytes <= STORE_MANIFEST_BYTES_MAX);
+	if (layout_index_put(text, bytes, "one", &manifest, &made) < 0)
+		return;
+	r = layout_index_find(made, strlen(made), "one", &found, &why);
+	assert(r == 0);
+	assert(found.bytes == 700);
+	assert(found.digest[0] == 7);
+	free(made);
+}
+
+static void manifest_check(const char *text, size_t bytes)
+{
+	struct store_manifest manifest, again;
+	const char *why = NULL;
+	char *made;
+	size_t made_bytes;
+	int r = store_manifest_parse_packed(text, bytes, &manifest, &why);
+
+	if (r < 0) {
+		assert(why);
+		return;
+	}
+	assert(manifest.segment_count <= TREE_SEGMENTS_MAX);
+	assert(manifest.tree.bytes <= STORE_TREE_BYTES_MAX);
+	if (store_manifest_text(&manifest, &made, &made_bytes) >= 0) {
+		r = store_manifest_parse_packed(made, made_bytes, &again, &why);
+		assert(r == 0);
+		assert(again.segment_count == manifest.segment_count);
+		assert(!again.packed == !manifest.packed);
+		store_manifest_done(&again);
+		free(made);
+	}
+	store_manifest_done(&manifest);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	char *text = malloc(bytes + 1);
+
+	memcpy(text, data, bytes);
+	text[bytes] = 0;
+	index_check(text, bytes);
+	manifest_check(text, bytes);
+	free(text);
+	return 0;
+}
