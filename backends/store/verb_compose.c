@@ -113,7 +113,7 @@ int verb_assemble(struct store_job *job)
 	if (r < 0)
 		return r;
 	parts->count = job->text_count;
-	r = result_make(job, &store, parts);
+	r = verb_result_make(job, &store, parts->manifests, parts->count);
 	store_close(&store);
 	return r;
 }
