@@ -296,8 +296,20 @@ static void images_under_a_tenants_name_are_its_own(struct engine *e)
 	opts.image = "green/none";
 	auto_made struct made never = create_run(theirs, &opts);
 
+	opts.image = "test+blue/own";
+	auto_made struct made within = create_run(theirs, &opts);
+
+	opts.image = "blue/own+test";
+	auto_made struct made below = create_run(theirs, &opts);
+
 	expect(made.created == 1 && strange.created == 0);
 	expect(!memcmp(&strange.last, &never.last, sizeof never.last));
+	/* Nor as a part; who may read it is told that it cannot be one. */
+	expect(!memcmp(&within.last, &never.last, sizeof never.last));
+	expect(!memcmp(&below.last, &never.last, sizeof never.last));
+	auto_made struct made part = create_run(ours, &opts);
+
+	expect(part.created == 0 && part.last.code == DSEC_INVALID);
 	struct answer other = image_ask(theirs, DSEC_IMAGE_INSPECT, "blue/own");
 	struct answer none = image_ask(theirs, DSEC_IMAGE_INSPECT, "blue/none");
 

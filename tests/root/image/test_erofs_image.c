@@ -169,6 +169,37 @@ static void folder_remove(const char *path)
 		warn("%s stays", path);
 }
 
+/* What erofs-utils says of it, where they are. Our descriptors are those of this process. */
+static bool fsck_try(const struct host_tree *host, const struct host_image *image)
+{
+	char paths[HOST_SEGMENTS_MAX + 1][48];
+	const char *argv[HOST_SEGMENTS_MAX + 3] = { "fsck.erofs" };
+	pid_t child, parent = getpid();
+	uint32_t i;
+	int status;
+
+	for (i = 0; i < host->segment_count; i++) {
+		(void)snprintf(paths[i], sizeof paths[i], "--device=/proc/%d/fd/%d", (int)parent,
+			       host->segment_fds[i]);
+		argv[1 + i] = paths[i];
+	}
+	(void)snprintf(paths[i], sizeof paths[i], "/proc/%d/fd/%d", (int)parent, image->fd);
+	argv[1 + i] = paths[i];
+	(void)fflush(stdout); /* or the child has it too */
+	child = fork();
+	if (!child) {
+		(void)execvp(argv[0], (char *const *)argv); /* it changes none */
+		_exit(errno == ENOENT ? 77 : FAIL);
+	}
+	if (child < 0 || waitpid(child, &status, 0) < 0)
+		err(FAIL, "fsck.erofs");
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		return false;
+	if (status)
+		errx(FAIL, "fsck.erofs finds fault with it");
+	return true;
+}
+
 static uint64_t folder_try(const char *path, const char *scratch)
 {
 	struct host_tree host;
@@ -178,6 +209,8 @@ static uint64_t folder_try(const char *path, const char *scratch)
 	host_tree_read(&host, path, scratch, SEGMENT_BYTES_MAX);
 	host_image_make(&host, &image);
 	files = host_image_compare(&image, path);
+	if (!fsck_try(&host, &image))
+		printf("%s: not looked at by fsck.erofs, which is not installed\n", path);
 	printf("%s: %llu inodes, %.1f MB of contents in %u segments, %.2f MB of metadata\n", path,
 	       (unsigned long long)image.inodes, (double)host.contents_bytes / 1e6,
 	       host.segment_count, (double)image.bytes / 1e6);
