@@ -43,6 +43,7 @@ int verb_pull(struct store_job *job)
 		.progress = transfer_progress,
 		.owner = job,
 	};
+	const struct store_confine wish = { .uncut = true };
 	const char *why;
 	int r;
 
@@ -56,6 +57,6 @@ int verb_pull(struct store_job *job)
 	if (fd < 0)
 		return report_fail(&job->report, errno, path, strerror(errno));
 	transfer.layout_fd = fd;
-	r = confine_verb();
+	r = store_confine(&wish);
 	return r < 0 ? r : pull_run(job, &transfer);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backends/store/confine.h"
 #include "backends/store/roots.h"
 #include "backends/store/transfer.h"
 #include "backends/store/verb.h"
@@ -61,7 +62,9 @@ int verb_push(struct store_job *job)
 		.progress = transfer_progress,
 		.owner = job,
 	};
+	const struct store_confine wish = { .uncut = true };
 	const char *why;
+	int r;
 
 	job->report.step = "target";
 	if (!path)
@@ -76,5 +79,6 @@ int verb_push(struct store_job *job)
 		return report_fail(&job->report, errno, path, strerror(errno));
 	transfer.layout_fd = fd;
 	transfer.tag = *tag ? tag : job->name;
-	return push_run(job, &transfer);
+	r = store_confine(&wish);
+	return r < 0 ? r : push_run(job, &transfer);
 }

@@ -271,11 +271,11 @@ static int refuse(struct session *session, const struct subverb *sub)
 	if ((options->layer && !import && !pack) ||
 	    (options->dry_run && sub->code != DSEC_IMAGE_GC) ||
 	    (options->zstd && sub->code != DSEC_IMAGE_PUSH) ||
-	    (options->lazy && sub->code != DSEC_IMAGE_PULL))
+	    (options->lazy && sub->code != DSEC_IMAGE_PULL && sub->code != DSEC_IMAGE_VERIFY))
 		return session_refuse(
 			session,
 			"image %s: --layer is of import and pack, --dry-run of gc, --zstd of "
-			"push, --lazy of pull",
+			"push, --lazy of pull and verify",
 			sub->name);
 	return 0;
 }

@@ -86,7 +86,7 @@ static const struct param params[] = {
 	  "gc: only say what would go" },
 	{ "zstd", 0, PARAM_ON, VERB_IMAGE, FIELD(zstd), 0, 0, NULL, "push: packed contents" },
 	{ "lazy", 0, PARAM_ON, VERB_IMAGE, FIELD(lazy), 0, 0, NULL,
-	  "pull: contents come when they are read" },
+	  "pull: contents come when they are read; verify: they may be missing" },
 	{ "wipe", 0, PARAM_TEXT, VERB_IMAGE, FIELD(wipe), 0, 0, "RULES",
 	  "pack: left out: rules and /GLOBs with commas, \"all\" (the default), \"none\"" },
 	{ "scan", 0, PARAM_TEXTS, VERB_IMAGE, FIELD(scans), 0, 0, "CANARY",

@@ -53,7 +53,7 @@ static const struct rule {
 	[DSEC_IMAGE_REMOVE] = { 0, 0, 0, true, true },
 	[DSEC_IMAGE_COMPOSE] = { 0, 1, 128, true, true },
 	[DSEC_IMAGE_GC] = { DSEC_IMAGE_DRY_RUN, 0, 0, false, false },
-	[DSEC_IMAGE_VERIFY] = { 0, 0, 0, true, false },
+	[DSEC_IMAGE_VERIFY] = { DSEC_IMAGE_LAZY, 0, 0, true, false },
 	[DSEC_IMAGE_PUSH] = { DSEC_IMAGE_ZSTD, 1, 1, true, true },
 	[DSEC_IMAGE_PULL] = { DSEC_IMAGE_LAZY, 1, 1, true, true },
 	[DSEC_IMAGE_PACK] = { DSEC_IMAGE_LAYER, 0, 256, true, true },

@@ -17,14 +17,15 @@
 #include "engine/base/cleanup.h"
 
 struct place_of {
-	char path[64];
+	char path[64]; /* "": somewhere */
 	int fd;
 	struct store store;
 };
 
 static inline void store_new(struct place_of *at)
 {
-	(void)snprintf(at->path, sizeof at->path, "/var/tmp/dsec-store.XXXXXX");
+	if (!*at->path)
+		(void)snprintf(at->path, sizeof at->path, "/var/tmp/dsec-store.XXXXXX");
 	cr_assert_not_null(mkdtemp(at->path));
 	at->fd = open(at->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	cr_assert_geq(at->fd, 0);

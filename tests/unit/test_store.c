@@ -24,7 +24,7 @@ Test(store, blob_is_read_as_it_was_written_or_not_at_all)
 	uint8_t digest[DIGEST_BYTES], other[DIGEST_BYTES] = { 1 };
 	char name[16 + DIGEST_HEX_BYTES] = "blobs/sha256/";
 	auto_free void *bytes = NULL;
-	struct place_of at;
+	struct place_of at = { 0 };
 	size_t count;
 	int fd;
 
@@ -50,7 +50,7 @@ Test(store, batch_that_is_not_committed_leaves_nothing)
 {
 	uint8_t digest[DIGEST_BYTES];
 	struct batch *batch;
-	struct place_of at;
+	struct place_of at = { 0 };
 
 	store_new(&at);
 	cr_assert_eq(batch_new(at.store.blobs_fd, &batch), 0);
@@ -67,7 +67,7 @@ Test(store, blob_of_the_wrong_size_gives_way_to_a_right_one)
 	uint8_t digest[DIGEST_BYTES];
 	char name[16 + DIGEST_HEX_BYTES] = "blobs/sha256/";
 	auto_free void *bytes = NULL;
-	struct place_of at;
+	struct place_of at = { 0 };
 	size_t count;
 
 	store_new(&at);
@@ -82,7 +82,7 @@ Test(store, blob_of_the_wrong_size_gives_way_to_a_right_one)
 
 Test(store, lock_alone_is_refused_while_others_work)
 {
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct store other;
 
 	store_new(&at);
@@ -97,7 +97,7 @@ Test(store, lock_alone_is_refused_while_others_work)
 
 Test(store, what_is_sealed_is_given_back)
 {
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct sealed sealed;
 	struct raw raw;
 	uint32_t sparse;
@@ -123,7 +123,7 @@ Test(store, what_is_sealed_is_given_back)
 Test(store, holes_stay_holes_and_are_found_again)
 {
 	struct sealed sealed, again;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct raw raw;
 	uint32_t sparse;
 
@@ -147,7 +147,7 @@ Test(store, holes_stay_holes_and_are_found_again)
 
 Test(store, the_same_tree_is_the_same_manifest_in_one_store_and_in_two)
 {
-	struct place_of at[2];
+	struct place_of at[2] = { 0 };
 	struct sealed sealed[3];
 	struct raw raw;
 
@@ -168,7 +168,7 @@ Test(store, the_same_tree_is_the_same_manifest_in_one_store_and_in_two)
 Test(store, similar_trees_share_what_they_share)
 {
 	struct sealed one, two;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct raw raw;
 
 	store_new(&at);
@@ -188,7 +188,7 @@ Test(store, similar_trees_share_what_they_share)
 Test(store, a_segment_of_which_little_is_used_is_not_used)
 {
 	struct sealed sealed;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct raw raw;
 
 	store_new(&at);
@@ -209,7 +209,7 @@ Test(store, a_segment_of_which_little_is_used_is_not_used)
 Test(store, a_damaged_segment_is_not_shared)
 {
 	struct sealed one, two;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct raw raw;
 	char name[16 + DIGEST_HEX_BYTES] = "blobs/sha256/";
 
@@ -231,7 +231,7 @@ Test(store, a_damaged_segment_is_not_shared)
 Test(store, a_lost_index_costs_room_only)
 {
 	struct sealed one, two;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct raw raw;
 
 	store_new(&at);
@@ -259,7 +259,7 @@ static int stop_at(void *owner, uint64_t files, uint64_t bytes)
 Test(store, a_seal_that_ends_anywhere_leaves_nothing)
 {
 	auto_free struct image_record *record = record_new();
-	struct place_of at;
+	struct place_of at = { 0 };
 	uint64_t steps = 1;
 	int r = -ECANCELED;
 
@@ -287,7 +287,7 @@ Test(store, a_seal_that_ends_anywhere_leaves_nothing)
 Test(store, raw_contents_that_end_early_are_refused)
 {
 	struct sealed sealed;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct raw raw;
 
 	store_new(&at);
@@ -307,7 +307,7 @@ Test(segment, large_files_have_their_own_and_small_ones_share)
 	struct segment_writer *writer;
 	struct tree_extent extent;
 	struct batch *batch;
-	struct place_of at;
+	struct place_of at = { 0 };
 	uint32_t count;
 	int raw = memfd_create("raw", MFD_CLOEXEC);
 	const uint64_t large = SEGMENT_BYTES + 1, rest = 3 * TREE_BLOCK_BYTES;
@@ -362,7 +362,7 @@ Test(index, finds_what_was_added_while_it_grows_and_is_pruned)
 	struct digest_set kept = { 0 };
 	uint8_t digest[DIGEST_BYTES] = { 0 };
 	struct index index;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct place found;
 	uint32_t number;
 
@@ -390,7 +390,7 @@ Test(index, damage_is_nothing_found)
 {
 	struct place places[200], found;
 	struct index index;
-	struct place_of at;
+	struct place_of at = { 0 };
 	uint32_t lost = 0;
 
 	store_new(&at);

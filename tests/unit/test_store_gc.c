@@ -74,7 +74,7 @@ Test(compose, an_image_says_what_it_is_of)
 	auto_free struct tree_segment *segments = NULL;
 	uint8_t manifests[2][DIGEST_BYTES];
 	struct store_manifest manifest;
-	struct place_of at;
+	struct place_of at = { 0 };
 	uint32_t count;
 
 	store_new(&at);
@@ -101,7 +101,7 @@ Test(compose, an_image_says_what_it_is_of)
 Test(compose, the_same_parts_are_the_same_file)
 {
 	uint8_t manifests[2][DIGEST_BYTES], digest[3][DIGEST_BYTES];
-	struct place_of at[2];
+	struct place_of at[2] = { 0 };
 	uint64_t bytes;
 
 	for (unsigned i = 0; i < 3; i++) {
@@ -127,7 +127,7 @@ Test(gc, takes_what_no_image_needs_and_nothing_else)
 {
 	uint8_t manifests[2][DIGEST_BYTES];
 	struct gc_result result;
-	struct place_of at;
+	struct place_of at = { 0 };
 	uint32_t before;
 
 	store_new(&at);
@@ -153,7 +153,7 @@ Test(gc, takes_what_no_image_needs_and_nothing_else)
 Test(gc, leaves_what_an_image_without_a_name_yet_needs)
 {
 	uint8_t manifest[1][DIGEST_BYTES];
-	struct place_of at;
+	struct place_of at = { 0 };
 
 	store_new(&at);
 	forty_seal(&at, 40, manifest[0]);
@@ -171,7 +171,7 @@ Test(gc, leaves_what_an_image_without_a_name_yet_needs)
 Test(gc, takes_files_that_are_no_blobs_and_forgets_their_places)
 {
 	uint8_t manifest[1][DIGEST_BYTES];
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct index index;
 	struct place found;
 	uint8_t file[DIGEST_BYTES];
@@ -200,7 +200,7 @@ Test(gc, deletes_nothing_while_an_image_cannot_say_what_it_needs)
 	const struct gc_wish wish = { 0 };
 	uint8_t manifest[1][DIGEST_BYTES];
 	struct gc_result result;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct stat st;
 	uint32_t before;
 
@@ -221,7 +221,7 @@ Test(gc, says_of_an_image_that_lacks_something)
 {
 	uint8_t manifest[1][DIGEST_BYTES];
 	struct gc_result result;
-	struct place_of at;
+	struct place_of at = { 0 };
 	char path[96];
 
 	store_new(&at);
@@ -246,7 +246,7 @@ static void composed_age(const struct place_of *at, const char *path)
 Test(gc, compositions_of_images_that_are_gone_go_when_nobody_uses_them)
 {
 	uint8_t manifests[2][DIGEST_BYTES];
-	struct place_of at;
+	struct place_of at = { 0 };
 
 	store_new(&at);
 	forty_seal(&at, 40, manifests[0]);
@@ -271,7 +271,7 @@ Test(gc, compositions_of_images_that_are_gone_go_when_nobody_uses_them)
 Test(gc, compositions_that_lack_a_part_go)
 {
 	uint8_t manifest[1][DIGEST_BYTES];
-	struct place_of at;
+	struct place_of at = { 0 };
 	char path[96];
 
 	store_new(&at);
@@ -289,7 +289,7 @@ Test(gc, is_refused_while_somebody_works_with_the_store)
 {
 	const struct gc_wish wish = { 0 };
 	struct gc_result result;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct store other;
 
 	store_new(&at);
@@ -345,7 +345,7 @@ Test(verify, every_kind_of_blob_that_is_damaged_or_missing_is_named_with_its_ima
 	static const char *const whats[] = { "manifest", "config", "tree", "chunks", "segment" };
 
 	for (unsigned i = 0; i < 10; i++) {
-		struct damage d;
+		struct damage d = { 0 };
 		char path[96], byte;
 
 		damage_begin(&d);
@@ -368,7 +368,7 @@ Test(verify, every_kind_of_blob_that_is_damaged_or_missing_is_named_with_its_ima
 
 Test(verify, segments_that_come_on_demand_may_be_missing)
 {
-	struct damage d;
+	struct damage d = { 0 };
 	char path[96];
 
 	damage_begin(&d);
@@ -382,7 +382,7 @@ Test(verify, segments_that_come_on_demand_may_be_missing)
 Test(verify, an_image_file_that_was_changed_is_named)
 {
 	struct faults faults;
-	struct damage d;
+	struct damage d = { 0 };
 
 	damage_begin(&d);
 	auto_close int fd = openat(d.at.fd, "two.erofs", O_RDWR);
@@ -400,7 +400,7 @@ Test(verify, a_file_of_other_contents_is_named_with_its_path)
 	auto_free struct image_record *record = record_new();
 	struct store_manifest parts;
 	struct faults faults;
-	struct place_of at;
+	struct place_of at = { 0 };
 	struct tree *tree;
 	uint8_t manifest[1][DIGEST_BYTES];
 	uint8_t digest[DIGEST_BYTES];
@@ -436,7 +436,7 @@ Test(verify, a_file_of_other_contents_is_named_with_its_path)
 Test(verify, a_blob_of_no_image_is_looked_at_too)
 {
 	struct faults faults;
-	struct damage d;
+	struct damage d = { 0 };
 	uint8_t digest[DIGEST_BYTES];
 	char path[96];
 
@@ -457,7 +457,7 @@ Test(verify, a_blob_of_no_image_is_looked_at_too)
 Test(roots, an_image_is_opened_beneath_the_store_or_not_at_all)
 {
 	uint8_t manifest[1][DIGEST_BYTES];
-	struct place_of at;
+	struct place_of at = { 0 };
 	int fd;
 
 	store_new(&at);

@@ -410,7 +410,7 @@ enum dsec_image_flag {
 	DSEC_IMAGE_LAYER = 1,
 	DSEC_IMAGE_DRY_RUN = 2, /* gc: only says what would go */
 	DSEC_IMAGE_ZSTD = 4,	/* push: contents are packed */
-	DSEC_IMAGE_LAZY = 8,	/* pull: contents come when they are read */
+	DSEC_IMAGE_LAZY = 8,	/* pull: contents come when read; verify: they may be missing */
 };
 
 /* What the stream of an import is a tar of; plain, gzip or zstd. */

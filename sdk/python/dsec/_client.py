@@ -295,11 +295,15 @@ class Client:
             "gc", None, progress, flags=_abi.DSEC_IMAGE_DRY_RUN if dry_run else 0)
         return report
 
-    def image_verify(self, name: str | None = None, *,
+    def image_verify(self, name: str | None = None, *, lazy: bool = False,
                            progress: Callable[[Progress], object] | None = None
                            ) -> dict[str, Any]:
-        """All that images are made of, against its digests; an error's result is the report."""
-        report: dict[str, Any] = self._image_job("verify", name, progress)
+        """All that images are made of, against its digests; an error's result is the report.
+
+        lazy: contents that come when they are read may be missing.
+        """
+        report: dict[str, Any] = self._image_job(
+            "verify", name, progress, flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
         return report
 
     def image_push(self, name: str, target: str, *, zstd: bool = False,
