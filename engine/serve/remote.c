@@ -18,7 +18,8 @@
 
 #define NS_PER_S 1000000000ull
 
-static const struct remote_class *const classes[] = { &remote_directory, &remote_http };
+static const struct remote_class *const classes[] = { &remote_3fs, &remote_directory,
+						      &remote_http };
 
 /* ---- lists ---- */
 
@@ -171,7 +172,7 @@ int remote_check(const char *address, const char **ret_why)
 
 	if (class)
 		return class->check(where, ret_why);
-	*ret_why = "it begins with none of dir:, http:// and https://";
+	*ret_why = "it begins with none of dir:, 3fs:, http:// and https://";
 	return -EINVAL;
 }
 

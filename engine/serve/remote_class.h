@@ -38,7 +38,7 @@ struct remote {
 	struct timer timer;
 };
 
-extern const struct remote_class remote_directory, remote_http;
+extern const struct remote_class remote_3fs, remote_directory, remote_http;
 
 void remote_init(struct remote *remote, const struct remote_class *class, struct shard *shard);
 /* A flight has its result: done() follows, from the loop. */

@@ -390,6 +390,8 @@ static int http_prepare(struct http *http)
 
 	if (r < 0 || strncmp(http->address, "https:", 6) != 0)
 		return r;
+	/* What libssl loads on first use is loaded now, not while the shard serves. */
+	SSL_CTX_free(SSL_CTX_new(TLS_client_method()));
 	return remote_authorities_read(config->remote_ca_path, &http->authorities);
 }
 

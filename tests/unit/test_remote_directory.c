@@ -253,6 +253,9 @@ Test(remote_directory, address_is_an_absolute_path)
 	cr_assert_eq(remote_check("dir:images", &why), -EINVAL);
 	cr_assert_str_eq(why, "dir: wants an absolute path");
 	cr_assert_eq(remote_check("dir:", &why), -EINVAL);
+	cr_assert_eq(remote_check("3fs:/3fs/images", &why), -EINVAL, "its library is not here");
+	cr_assert(strstr(why, "libhf3fs_api_shared.so"));
+	cr_assert(strstr(why, "dir:"), "the remedy");
 	cr_assert_eq(remote_check("ftp://images.example/", &why), -EINVAL);
 	cr_assert(strstr(why, "dir:"), "%s", why);
 }
