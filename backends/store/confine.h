@@ -8,9 +8,8 @@
 #include <stdint.h>
 
 struct store_confine {
-	bool network;	       /* the engine's network, and no filter of system calls */
-	bool uncut;	       /* links are made to a directory that is not ours */
-	uint64_t capabilities; /* bits to keep beside those to reach files of any owner */
+	bool network; /* the engine's network, and no filter of system calls */
+	bool uncut;   /* links are made to a directory that is not ours */
 };
 
 /*
