@@ -397,7 +397,6 @@ Test(verify, an_image_file_that_was_changed_is_named)
 /* A tree whose digests of files are not of what it says lies there. */
 Test(verify, a_file_of_other_contents_is_named_with_its_path)
 {
-	auto_free struct image_record *record = record_new();
 	struct store_manifest parts;
 	struct faults faults;
 	struct place_of at = { 0 };
