@@ -83,9 +83,13 @@ class SwapTest(unittest.TestCase):
         (self.group / "memory.swap.max").write_text(str(64 * MIB))
 
     def hog(self, mib):
-        # Not zeroes: pages of those need neither memory nor swap.
-        script = 'echo $$ >"$1/cgroup.procs" && exec python3 -c "b = b\'x\' * ($2 << 20)"'
-        words = ["sh", "-c", script, "sh", self.group, str(mib)]
+        """A MiB at a time, and slowly where the limit is near: what is written out faster than the
+        disk takes it counts as memory that nothing can be done about, and somebody dies of it."""
+        program = ("import sys, time\nheld = []\nfor n in range(int(sys.argv[1])):\n"
+                   # Not zeroes: pages of those need neither memory nor swap.
+                   "    held.append(b'x' * (1 << 20))\n    time.sleep(0.02 if n > 40 else 0)\n")
+        script = 'echo $$ >"$1/cgroup.procs" && exec python3 -c "$2" "$3"'
+        words = ["sh", "-c", script, "sh", self.group, program, str(mib)]
         return subprocess.run(words, capture_output=True, timeout=RUN_S).returncode
 
     def number(self, file):
