@@ -143,11 +143,16 @@ void image_job_end(struct image_job *job)
 		struct image_row row = { .record = job->record,
 					 .name = job->words.name,
 					 .file_bytes = job->file_bytes,
-					 .new_bytes = job->told.new_bytes,
-					 .shared_bytes = job->told.shared_bytes,
+					 .new_bytes = UINT64_MAX,
+					 .shared_bytes = UINT64_MAX,
 					 .dropped_nodes = job->told.dropped_nodes,
 					 .dropped_xattrs = job->told.dropped_xattrs };
 
+		/* What is shared says what others have: it is for who has all there is. */
+		if (part->shard->node->tenant_count < 2) {
+			row.new_bytes = job->told.new_bytes;
+			row.shared_bytes = job->told.shared_bytes;
+		}
 		final.bytes = image_row_write(&row, body);
 		final.body = body;
 	}

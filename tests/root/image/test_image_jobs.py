@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from importer import entry, mounts_of_our_own, tar
-from test_image_engine import RUN_S, Engine, eventually
+from test_image_engine import DSEC, RUN_S, Engine, eventually
 
 # In the place of dsec-store: what it does, the name of its image says.
 STORE = r"""#!/usr/bin/python3
@@ -103,6 +103,26 @@ class JobTest(unittest.TestCase):
         self.bad("compose", "x", "../base", says=["image.items", "no image's name"])
         self.bad("push", "base", "a\nb", says=["image.items", "control characters"])
         self.bad("compose", ".x", "base", says=["image.name"])
+
+    def test_of_several_tenants_none_learns_what_others_have_or_does_what_is_of_all(self):
+        doors = {name: self.folder / f"{name}.sock" for name in ("blue", "green")}
+        engine = Engine(self.folder, "imgmany", self.folder / "many", *[
+            word for name, door in doors.items()
+            for word in ("--tenant", f"name={name},socket={door}")])
+        self.addCleanup(engine.stop)
+
+        def ask(name, *words, **options):
+            return subprocess.run([DSEC, "-H", f"unix:{doors[name]}", "--json", "image", *words],
+                                  capture_output=True, timeout=RUN_S, check=False, **options)
+        for name in doors:
+            ran = ask(name, "import", "-", "--name", f"{name}/a", input=tar(entry("a", b"a" * 9000)))
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            row = json.loads(ran.stdout)
+            self.assertEqual((row["new_bytes"], row["shared_bytes"]), (None, None))
+        for words in (["gc"], ["verify"], ["push", "blue/a", "oci:/x"], ["pull", "oci:/x", "blue/b"],
+                      ["hotset"], ["compose", "green/b", "blue/a"]):
+            self.assertIn(b"denied", ask("blue", *words).stdout, words)
+        self.assertIn(b"no such image", ask("blue", "compose", "blue/b", "green/a").stdout)
 
     def test_an_end_before_its_end_leaves_nothing(self):
         for number, says in ((signal.SIGINT, b"cancelled"), (signal.SIGKILL, b"")):
