@@ -3,6 +3,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "sdk/cli/session.h"
@@ -36,6 +38,9 @@ int image_job(struct session *session, const struct dsec_image_opts *opts, const
 
 /* `dsec image pack`, of the sandbox that `id` names. Returns the exit status. */
 int image_pack(struct session *session, const char *id);
+
+/* A job's report for people; false: it has to be shown as it is. */
+bool image_report_print(FILE *out, uint32_t verb, const json_t *report);
 
 /* A row as JSON, without the record. The caller's. */
 json_t *image_row_json(const struct dsec_image_row *row);

@@ -135,6 +135,8 @@ static void report_tell(struct job *job)
 	session_tell(job->session, json);
 	if (options->json || options->quiet)
 		return;
+	if (image_report_print(stdout, job->opts->verb, json))
+		return;
 	(void)json_dumpf(json, stdout, JSON_INDENT(2));
 	(void)putchar('\n'); /* told at the end, by main() */
 }
