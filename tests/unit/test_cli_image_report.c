@@ -43,7 +43,7 @@ Test(cli_image_report, gc_says_what_went)
 		    "\"deleted_bytes\":0,\"composed_deleted\":0,\"incomplete\":1,"
 		    "\"incomplete_image\":\"a\\u001b[2J\"}",
 		    "1 images, 0 blobs, 0 B\nwould go: 0 blobs, 0 compositions, 0 B\n"
-		    "1 images lack something, such as \"a\\u001b[2J\": see dsec image verify\n");
+		    "1 images lack something, such as \"a\\u001B[2J\": see dsec image verify\n");
 }
 
 Test(cli_image_report, verify_says_that_all_is_sound_or_a_line_for_each_fault)
