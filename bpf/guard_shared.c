@@ -93,6 +93,36 @@ static uint64_t generation_next(struct shared_bpf *shared)
 	return __atomic_add_fetch(&shared->bss->generations, 1, __ATOMIC_RELAXED);
 }
 
+/* Where another one's word has the place, that stays. */
+static void word_clear(__u64 *word, __u64 old)
+{
+	(void)__atomic_compare_exchange_n(word, &old, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+static __u64 *hint_of(struct shared_bpf *shared, const struct policy_shared *entry)
+{
+	return &shared->bss->hints[policy_shared_at(ntohl(entry->address4))];
+}
+
+/* Whether the programs have nothing to say of the cgroup's packets. Any thread. */
+static void stranger_set(struct shared_bpf *shared, uint64_t cgroup_id, bool is_stranger)
+{
+	__u64 *word = &shared->bss->strangers[policy_shared_at(cgroup_id)];
+
+	if (is_stranger)
+		__atomic_store_n(word, cgroup_id, __ATOMIC_RELAXED);
+	else
+		word_clear(word, cgroup_id);
+}
+
+/* Whether it is there. */
+static bool entry_find(struct shared_bpf *shared, uint64_t cgroup_id, struct policy_shared *ret)
+{
+	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
+
+	return bpf_map_lookup_elem(bpf_map__fd(shared->maps.shared), &slot, ret) == 0;
+}
+
 static int entry_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct guard_shared *what)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
@@ -101,13 +131,23 @@ static int entry_add(struct shared_bpf *shared, uint64_t cgroup_id, const struct
 				       .connections_max = what->connections_max,
 				       .leads_out = (what->leads_out ? POLICY_LEADS_OUT_4 : 0) |
 						    (what->leads_out6 ? POLICY_LEADS_OUT_6 : 0) };
+	struct policy_shared before;
+	int r;
 
 	entry.generation = generation_next(shared);
 	entry.port_next = what->address * 2654435761u; /* nobody begins where the next one does */
 	entry.address4 = htonl(POLICY_SHARED_V4 + what->address);
 	entry.address6[0] = htonl(POLICY_SHARED_V6_0);
 	entry.address6[3] = htonl(what->address);
-	return bpf_map_update_elem(bpf_map__fd(shared->maps.shared), &slot, &entry, BPF_ANY);
+	stranger_set(shared, cgroup_id, false);
+	if (entry_find(shared, cgroup_id, &before))
+		word_clear(hint_of(shared, &before),
+			   policy_shared_hint(cgroup_id, before.address4));
+	r = bpf_map_update_elem(bpf_map__fd(shared->maps.shared), &slot, &entry, BPF_ANY);
+	if (r == 0)
+		__atomic_store_n(hint_of(shared, &entry),
+				 policy_shared_hint(cgroup_id, entry.address4), __ATOMIC_RELAXED);
+	return r;
 }
 
 bool guard_shared_is_loaded(const struct guard *guard)
@@ -119,17 +159,22 @@ int guard_network_set(struct guard *guard, uint64_t cgroup_id, bool is_private)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
 	const struct policy_network network = { .mode = POLICY_NETWORK_PRIVATE };
-	const int fd = guard_sharing_of(guard).networks_fd;
+	const struct guard_sharing sharing = guard_sharing_of(guard);
+	const int fd = sharing.networks_fd;
 	int r;
 
 	if (fd < 0)
 		return -EOPNOTSUPP;
-	if (is_private) {
-		r = guard_shared_clear(guard, cgroup_id);
-		return r < 0 ? r : bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
+	if (!is_private) {
+		r = bpf_map_delete_elem(fd, &slot);
+		return r == 0 || r == -ENOENT ? guard_shared_clear(guard, cgroup_id) : r;
 	}
-	r = bpf_map_delete_elem(fd, &slot);
-	return r == 0 || r == -ENOENT ? guard_shared_clear(guard, cgroup_id) : r;
+	r = guard_shared_clear(guard, cgroup_id);
+	if (r < 0)
+		return r;
+	if (sharing.programs)
+		stranger_set(sharing.programs, cgroup_id, true);
+	return bpf_map_update_elem(fd, &slot, &network, BPF_ANY);
 }
 
 int guard_sockets_refuse(struct guard *guard, uint64_t cgroup_id)
@@ -165,16 +210,13 @@ int guard_shared_set(struct guard *guard, uint64_t cgroup_id, const struct guard
 int guard_shared_counts(const struct guard *guard, uint64_t cgroup_id,
 			struct guard_shared_counts *ret)
 {
-	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
 	const struct guard_sharing sharing = guard_sharing_of(guard);
 	struct policy_shared entry;
-	int r;
 
 	if (!sharing.programs)
 		return -EOPNOTSUPP;
-	r = bpf_map_lookup_elem(bpf_map__fd(sharing.programs->maps.shared), &slot, &entry);
-	if (r < 0)
-		return r;
+	if (!entry_find(sharing.programs, cgroup_id, &entry))
+		return -ENOENT;
 	*ret = (struct guard_shared_counts){
 		.refused = entry.counts.refused,
 		.dropped = entry.counts.dropped,
@@ -189,10 +231,15 @@ int guard_shared_clear(const struct guard *guard, uint64_t cgroup_id)
 {
 	const struct policy_cgroup slot = { .cgroup_id = cgroup_id };
 	const struct guard_sharing sharing = guard_sharing_of(guard);
+	struct policy_shared before;
 	int r;
 
 	if (!sharing.programs)
 		return 0;
+	stranger_set(sharing.programs, cgroup_id, false);
+	if (entry_find(sharing.programs, cgroup_id, &before))
+		word_clear(hint_of(sharing.programs, &before),
+			   policy_shared_hint(cgroup_id, before.address4));
 	r = bpf_map_delete_elem(bpf_map__fd(sharing.programs->maps.shared), &slot);
 	return r == -ENOENT ? 0 : r;
 }

@@ -22,6 +22,8 @@ enum {
 	/* Those that the kernel gives connect(): ip_local_port_range there. Nobody binds them. */
 	POLICY_PORT_KERNEL_FIRST = 36000,
 	POLICY_PORT_KERNEL_LAST = 49999,
+	/* Words of `hints` (policy_shared_hint()) and of `strangers`. */
+	POLICY_SHARED_HINTS = 1 << 16,
 	/* Of policy_shared.leads_out. */
 	POLICY_LEADS_OUT_4 = 1,
 	POLICY_LEADS_OUT_6 = 2,
@@ -48,6 +50,22 @@ struct policy_shared {
 	__u32 leads_out; /* POLICY_LEADS_OUT_*: there is a way out, egress says where to */
 	struct policy_shared_counts counts;
 };
+
+/*
+ * What the word of an address says where the sandbox of that cgroup has it. One word, so that it is
+ * never half of one sandbox's and half of another's; no other live cgroup makes that word of that
+ * address, since the lower halves of their ids differ. Absent or somebody else's: ask `shared`.
+ */
+static inline __u64 policy_shared_hint(__u64 cgroup_id, __u32 address4)
+{
+	return cgroup_id ^ (__u64)address4 << 32;
+}
+
+/* Where it is, by the address in host order; or a stranger's, by its cgroup. */
+static inline __u32 policy_shared_at(__u64 number)
+{
+	return number & (POLICY_SHARED_HINTS - 1);
+}
 
 _Static_assert(sizeof(struct policy_shared_counts) == 16, "no padding");
 _Static_assert(sizeof(struct policy_shared) == 88, "no padding");

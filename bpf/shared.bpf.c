@@ -5,7 +5,8 @@
  * calls loopback or "any" is that one. Attached by guard_shared.c to the instance's root cgroup.
  *
  * Must hold: a sandbox reaches itself and nothing else; what a call could get wrong the packet
- * programs drop; a socket that holds a port is counted once, however it got it, and until it ends.
+ * programs drop; a socket that holds a port is counted once, however it got it, and until it ends;
+ * TCP's that connects has one as long as it is the end of a connection, and is counted as that.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -51,11 +52,12 @@ static __always_inline struct held *socket_hold(struct policy_shared *self, stru
 	struct held *held = bpf_sk_storage_get(&sockets, socket, NULL, 0);
 	const bool is_datagram = socket->type == DATAGRAM;
 
-	if (held)
+	if (held && held->is_counted)
 		return held;
 	if (!held_count(self, is_datagram))
 		return NULL;
-	held = bpf_sk_storage_get(&sockets, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!held)
+		held = bpf_sk_storage_get(&sockets, socket, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!held) {
 		held_forget(self, is_datagram);
 		return NULL;
@@ -63,6 +65,7 @@ static __always_inline struct held *socket_hold(struct policy_shared *self, stru
 	held->slot.cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level);
 	held->generation = self->generation;
 	held->is_datagram = is_datagram;
+	held->is_counted = true;
 	return held;
 }
 
@@ -73,7 +76,7 @@ int dsec_release(struct bpf_sock *socket)
 	struct policy_cgroup slot;
 	struct policy_shared *self;
 
-	if (!held)
+	if (!held || !held->is_counted)
 		return HOOK_ALLOW;
 	slot = held->slot;
 	self = bpf_map_lookup_elem(&shared, &slot);
@@ -271,24 +274,54 @@ static __always_inline bool source_bind(struct bpf_sock_addr *call, struct bpf_s
 	return bpf_bind(call, (struct sockaddr *)&address6, sizeof(address6)) == 0;
 }
 
-static __always_inline int connect_as(struct bpf_sock_addr *call, struct policy_shared *self,
-				      struct address6 source, __u32 said, __u32 address4)
+/* Without a note of it, getpeername() tells the loopback of the address's family. */
+static __always_inline bool is_told_by_itself(__u32 said, __u32 address4)
+{
+	return said == SAID_REAL || (said != SAID_LOOPBACK6 && address4 == LOOPBACK4);
+}
+
+/* False: there is no memory, or no room is left for it. */
+static __always_inline bool connect_note(struct bpf_sock_addr *call, struct policy_shared *self,
+					 __u32 said, __u32 address4)
 {
 	struct bpf_sock *socket = call->sk;
 	struct held *held;
 
 	if (!socket)
+		return false;
+	if (call->type == STREAM) {
+		held = bpf_sk_storage_get(&sockets, socket, NULL, 0);
+		if (!held && self->ports >= self->ports_max)
+			return false;
+		if (!held && is_told_by_itself(said, address4))
+			return true;
+		if (!held)
+			held = bpf_sk_storage_get(&sockets, socket, NULL,
+						  BPF_SK_STORAGE_GET_F_CREATE);
+	} else {
+		held = socket_hold(self, socket);
+	}
+	if (!held)
+		return false;
+	held->peer_said = said;
+	held->peer4 = address4;
+	return true;
+}
+
+static __always_inline int connect_as(struct bpf_sock_addr *call, struct policy_shared *self,
+				      struct address6 source, __u32 said, __u32 address4)
+{
+	struct bpf_sock *socket = call->sk;
+
+	if (!socket)
 		return HOOK_DENY;
 	if (call->type == STREAM && self->connections >= self->connections_max)
 		return refuse_room(self, POLICY_HOOK_CONNECT, call->protocol);
-	held = socket_hold(self, socket);
-	if (!held)
+	if (!connect_note(call, self, said, address4))
 		return refuse_room(self, POLICY_HOOK_CONNECT, call->protocol);
 	/* What goes to a local address of IPv4 comes from that very address by itself. */
 	if (!(said == SAID_LOOPBACK4 && call->family == INET) && !source_bind(call, socket, source))
 		return refuse(self, ERROR_NO_ADDRESS);
-	held->peer_said = said;
-	held->peer4 = address4;
 	return HOOK_ALLOW;
 }
 

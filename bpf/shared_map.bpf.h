@@ -35,18 +35,26 @@ struct {
 	__type(value, struct policy_shared);
 } shared SEC(".maps");
 
+/*
+ * What most packets need, looked up by number and not by hash; guard_shared.c writes them. By
+ * address: whose it is. By cgroup: its id, if `shared` says nothing of it.
+ */
+__u64 hints[POLICY_SHARED_HINTS] = {};
+__u64 strangers[POLICY_SHARED_HINTS] = {};
+
 /* What a program called the addresses of its socket; getsockname() tells it that again. */
 enum said { SAID_REAL, SAID_LOOPBACK4, SAID_ANY4, SAID_LOOPBACK6, SAID_ANY6, SAID_MAPPED };
 
 /*
- * A socket that holds a port. Not cloned: an accepted one has none, so that its end is not counted
- * for a beginning that was not. It may end in another cgroup, or in nobody's.
+ * A socket that holds a port, or was told more than follows from its addresses. Not cloned: an
+ * accepted one has none, so that its end is not counted for a beginning that was not. It may end in
+ * another cgroup, or in nobody's.
  */
 struct held {
 	struct policy_cgroup slot;
 	__u64 generation;
 	__u32 local_said, local4, peer_said, peer4;
-	__u32 is_datagram, reserved;
+	__u32 is_datagram, is_counted;
 };
 
 struct {
@@ -65,13 +73,6 @@ struct address6 {
 static __always_inline struct policy_shared *current_shared(void)
 {
 	struct policy_cgroup slot = { .cgroup_id = bpf_get_current_ancestor_cgroup_id(slot_level) };
-
-	return slot.cgroup_id ? bpf_map_lookup_elem(&shared, &slot) : NULL;
-}
-
-static __always_inline struct policy_shared *packet_shared(struct __sk_buff *packet)
-{
-	struct policy_cgroup slot = { .cgroup_id = bpf_skb_ancestor_cgroup_id(packet, slot_level) };
 
 	return slot.cgroup_id ? bpf_map_lookup_elem(&shared, &slot) : NULL;
 }

@@ -50,30 +50,43 @@ static __always_inline bool packet_passes(struct __sk_buff *packet,
 	       packet_is_own(packet, self, end);
 }
 
+/* Most packets: of IPv4, over the loopback, from the sandbox to itself. False: look closer. */
+static __always_inline bool packet_is_usual(struct __sk_buff *packet, __u64 cgroup_id)
+{
+	const struct iphdr *ip4 = (void *)(long)packet->data;
+
+	if (packet->ifindex != LOOPBACK || packet->protocol != bpf_htons(ETHERTYPE_4) ||
+	    (void *)(ip4 + 1) > (void *)(long)packet->data_end || ip4->ihl != 5 ||
+	    ip4->saddr != ip4->daddr ||
+	    (ip4->protocol != IPPROTO_TCP && ip4->protocol != IPPROTO_UDP))
+		return false;
+	return hints[policy_shared_at(bpf_ntohl(ip4->saddr))] ==
+	       policy_shared_hint(cgroup_id, ip4->saddr);
+}
+
+static __always_inline int packet_verdict(struct __sk_buff *packet, int end)
+{
+	struct policy_cgroup slot = { .cgroup_id = bpf_skb_ancestor_cgroup_id(packet, slot_level) };
+	struct policy_shared *self;
+
+	if (!slot.cgroup_id || strangers[policy_shared_at(slot.cgroup_id)] == slot.cgroup_id ||
+	    packet_is_usual(packet, slot.cgroup_id))
+		return HOOK_ALLOW;
+	self = bpf_map_lookup_elem(&shared, &slot);
+	if (!self || packet_passes(packet, self, end))
+		return HOOK_ALLOW;
+	__sync_fetch_and_add(&self->counts.dropped, 1);
+	return HOOK_DENY;
+}
+
 SEC("cgroup_skb/egress")
 int dsec_out(struct __sk_buff *packet)
 {
-	struct policy_shared *self = packet_shared(packet);
-
-	if (!self)
-		return HOOK_ALLOW;
-	if (!packet_passes(packet, self, PACKET_FROM)) {
-		__sync_fetch_and_add(&self->counts.dropped, 1);
-		return HOOK_DENY;
-	}
-	return HOOK_ALLOW;
+	return packet_verdict(packet, PACKET_FROM);
 }
 
 SEC("cgroup_skb/ingress")
 int dsec_in(struct __sk_buff *packet)
 {
-	struct policy_shared *self = packet_shared(packet);
-
-	if (!self)
-		return HOOK_ALLOW;
-	if (!packet_passes(packet, self, PACKET_TO)) {
-		__sync_fetch_and_add(&self->counts.dropped, 1);
-		return HOOK_DENY;
-	}
-	return HOOK_ALLOW;
+	return packet_verdict(packet, PACKET_TO);
 }

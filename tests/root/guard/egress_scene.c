@@ -159,7 +159,7 @@ struct guard_destination allowed(const char *address, unsigned prefix_bits, uint
 }
 
 /* Everything but one place of each family; QUIC nowhere. */
-static void policy_load(uint32_t number)
+void egress_policy_load(uint32_t number)
 {
 	const struct guard_destination all[] = {
 		allowed("0.0.0.0", 0, 1),
@@ -195,7 +195,7 @@ void egress_setup(void)
 	cr_assert_eq(guard_open(&options, why, sizeof(why), &guard), 0);
 	cr_assert(guard_capabilities(guard) & GUARD_EGRESS, "%s", why);
 	cr_assert_eq(guard_violations_open(guard, 0, &stream), 0);
-	policy_load(EGRESS_POLICY);
+	egress_policy_load(EGRESS_POLICY);
 	for (int i = TREE_SLOT0; i <= TREE_SLOT2; i++)
 		cr_assert_eq(guard_network_set(guard, tree.ids[i], true), 0);
 	cr_assert_eq(guard_egress_set(guard, tree.ids[TREE_SLOT0], &what), 0);

@@ -31,6 +31,8 @@ extern struct guard_violations *stream;
 
 void egress_setup(void);
 void egress_teardown(void);
+/* By `guard`: everything but one place of each family; QUIC nowhere. */
+void egress_policy_load(uint32_t number);
 
 struct guard_destination destination(const char *address, unsigned prefix_bits, uint32_t rule);
 /* Ports 1 to 80 of both protocols. */

@@ -3,8 +3,12 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -316,4 +320,70 @@ Test(egress, refusals_are_told_passes_counted_packets_the_last_wall_and_policies
 	cr_expect_neq(attempt(TREE_SLOT0, WORLD4, PORT_OPEN, SOCK_DGRAM, SENDTO), 0);
 	cr_expect_eq(counts_now(TREE_SLOT0).dropped, 2, "it goes on counting");
 	policy_is_put_and_dropped_whole();
+}
+
+/* An engine with the programs of `shared`, too, and which takes another address for own. */
+static void engine_run(int ready_fd)
+{
+	struct guard_options options = tree_options(&tree);
+	struct guard_egress what = own(EGRESS_POLICY);
+	char why[4096];
+
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (guard_open(&options, why, sizeof(why), &guard) < 0 ||
+	    guard_shared_load(guard, why, sizeof(why)) < 0)
+		_exit(1);
+	egress_policy_load(EGRESS_POLICY);
+	(void)inet_pton(AF_INET, "198.51.100.3", &what.address4);
+	if (guard_network_set(guard, tree.ids[TREE_SLOT0], true) < 0 ||
+	    guard_network_set(guard, tree.ids[TREE_SLOT1], true) < 0 ||
+	    guard_egress_set(guard, tree.ids[TREE_SLOT0], &what) < 0 ||
+	    write(ready_fd, "r", 1) != 1)
+		_exit(1);
+	pause();
+	_exit(1);
+}
+
+static void engine_killed(void)
+{
+	int ends[2];
+	char told;
+	pid_t pid;
+
+	cr_assert_eq(pipe2(ends, O_CLOEXEC), 0);
+	fflush(NULL);
+	pid = fork();
+	cr_assert(pid >= 0);
+	if (pid == 0)
+		engine_run(ends[1]);
+	close(ends[1]);
+	cr_expect_eq(read(ends[0], &told, 1), 1);
+	close(ends[0]);
+	cr_assert_eq(kill(pid, SIGKILL), 0);
+	(void)child_reap(pid);
+}
+
+Test(egress, packets_are_counted_once_beside_shared_and_held_without_an_engine)
+{
+	enum { DATAGRAM_BYTES = 20 + 8 + 1 };
+	uint64_t sent_bytes;
+
+	cr_assert_eq(guard_shared_load(guard, NULL, 0), 0);
+	expect_all(TREE_LEAF, WORLD4, PORT_OPEN, 0);
+	expect_all(TREE_LEAF, WORLD6, PORT_OPEN, 0);
+	sent_bytes = counts_now(TREE_SLOT0).sent_bytes;
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_OPEN, SOCK_DGRAM, SENDTO), 0);
+	cr_expect_eq(counts_now(TREE_SLOT0).sent_bytes, sent_bytes + DATAGRAM_BYTES);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT0, loopback_run, "127.0.0.1"), 0);
+	guard_violations_close(stream);
+	stream = NULL;
+	guard_close(guard);
+	guard = NULL;
+
+	engine_killed();
+	cr_expect_eq(attempt(TREE_SLOT1, WORLD4, PORT_OPEN, SOCK_DGRAM, SENDTO), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_OPEN, SOCK_DGRAM, SENDTO), EPERM);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD6, PORT_OPEN, SOCK_DGRAM, SENDTO), 0);
+	cr_expect_eq(guard_sweep(tree.instance, tree.fds[TREE_ROOT]), 0);
+	cr_expect_eq(attempt(TREE_LEAF, WORLD4, PORT_OPEN, SOCK_DGRAM, SENDTO), 0);
 }

@@ -477,6 +477,45 @@ Test(shared, flows_are_cut_of_one_whether_they_have_an_address_or_not)
 	cr_expect_eq(talker_end(&talkers[1]), 1, "a neighbour's were cut");
 }
 
+/* The errno of sending a packet that no sandbox of `shared` may send: it has options. */
+static int options_send(const void *with)
+{
+	const struct sockaddr_in to = address4("127.0.0.1", 9);
+	auto_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	(void)with;
+	if (setsockopt(fd, IPPROTO_IP, IP_OPTIONS, "\1\1\1", 4) < 0)
+		return 254;
+	return sendto(fd, "x", 1, 0, (const struct sockaddr *)&to, sizeof(to)) < 0 ? errno : 0;
+}
+
+static void expect_held(enum tree_place place)
+{
+	const uint16_t port = 9;
+
+	cr_expect_eq(tree_run(&tree, place, options_send, NULL), EPERM);
+	cr_expect_eq(tree_run(&tree, place, connect_try, &port), ECONNREFUSED, "it has no itself");
+}
+
+Test(shared, packets_are_held_of_who_was_private_before_and_of_who_is_looked_up_where_another_is)
+{
+	enum { FURTHER = 1 << 16 }; /* the same lower half */
+
+	cr_assert_eq(guard_network_set(guard, tree.ids[TREE_SLOT2], true), 0);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT2, options_send, NULL), 0);
+	shared_set(TREE_SLOT2, 3 + FURTHER, 512);
+	expect_held(TREE_SLOT2);
+	expect_held(TREE_SLOT0);
+	shared_set(TREE_SLOT2, 5, 512);
+	expect_held(TREE_SLOT2);
+	cr_expect_eq(shared_counts(TREE_SLOT2).dropped, 1);
+	cr_assert_eq(guard_network_set(guard, tree.ids[TREE_SLOT2], true), 0);
+	cr_expect_eq(tree_run(&tree, TREE_SLOT2, options_send, NULL), 0);
+	shared_set(TREE_SLOT2, 5 + FURTHER, 512);
+	expect_held(TREE_SLOT2);
+	expect_held(TREE_SLOT0);
+}
+
 /* A socket that was made in a sandbox and ends in another does not count for that. */
 static int socket_give(const void *with)
 {
