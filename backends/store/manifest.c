@@ -28,6 +28,7 @@ void store_manifest_done(struct store_manifest *manifest)
 {
 	free(manifest->segments);
 	free(manifest->packed);
+	free(manifest->provenance_read);
 	memset(manifest, 0, sizeof *manifest);
 }
 
@@ -236,6 +237,23 @@ static int layers_parse(const struct json_value *layers, struct store_manifest *
 	return 0;
 }
 
+/* Kept as it is, so that the manifest can be written again. */
+static int provenance_parse(const struct json_value *notes, struct store_manifest *manifest)
+{
+	struct json_value value;
+
+	if (json_member(notes, NOTE_FROM, &value) < 0)
+		return 0;
+	if (value.kind != JSON_STRING)
+		return -EBADMSG;
+	manifest->provenance_read = malloc(value.bytes + 1); /* escapes are longer than bytes */
+	if (!manifest->provenance_read)
+		return -ENOMEM;
+	manifest->provenance = manifest->provenance_read;
+	return json_to_string(&value, manifest->provenance_read, value.bytes + 1) < 0 ? -EBADMSG :
+											0;
+}
+
 static int notes_parse(const struct json_value *object, struct store_manifest *manifest)
 {
 	struct json_value notes, value;
@@ -250,13 +268,14 @@ static int notes_parse(const struct json_value *object, struct store_manifest *m
 	    strspn(layers, "0123456789") != strlen(layers))
 		return -EBADMSG;
 	manifest->layers = (uint32_t)strtoul(layers, &end, 10);
-	return 0;
+	return provenance_parse(&notes, manifest);
 }
 
 static int parts_parse(const char *text, size_t bytes, struct store_manifest *manifest,
 		       const char **ret_why)
 {
 	struct json_value object, value;
+	int r;
 
 	*ret_why = "no JSON object";
 	if (bytes > STORE_MANIFEST_BYTES_MAX || json_parse(text, bytes, &object) < 0 ||
@@ -271,8 +290,9 @@ static int parts_parse(const char *text, size_t bytes, struct store_manifest *ma
 	    manifest->config.bytes > STORE_CONFIG_BYTES_MAX)
 		return -EBADMSG;
 	*ret_why = "annotations";
-	if (notes_parse(&object, manifest) < 0)
-		return -EBADMSG;
+	r = notes_parse(&object, manifest);
+	if (r < 0)
+		return r;
 	*ret_why = "layers";
 	if (json_member(&object, "layers", &value) < 0)
 		return -EBADMSG;

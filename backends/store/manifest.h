@@ -33,7 +33,8 @@ struct store_manifest {
 	struct store_blob *packed; /* owned; of a layout: segments as zstd. NULL: as they are */
 	char source[sizeof((struct image_record *)0)->source];
 	uint32_t layers;	/* that it was made of */
-	const char *provenance; /* written only; NULL: none */
+	const char *provenance; /* the sealer's, or what follows; NULL: none */
+	char *provenance_read;	/* owned: of one that was parsed */
 };
 
 void store_manifest_done(struct store_manifest *manifest);

@@ -19,6 +19,19 @@ struct trip {
 	struct transfer transfer;
 };
 
+static void trip_seal(struct trip *trip, const struct raw *raw)
+{
+	auto_free struct image_record *record = record_new();
+	struct seal seal = {
+		.tree = raw->tree,
+		.raw_fd = raw->fd,
+		.record = record,
+		.provenance = "{\"by\":\"builder \\u00e9\"}",
+	};
+
+	cr_assert_eq(store_seal(&trip->store.store, &seal, &trip->sealed), 0);
+}
+
 static struct trip *trip_new(void)
 {
 	struct trip *trip = calloc(1, sizeof *trip);
@@ -30,7 +43,7 @@ static struct trip *trip_new(void)
 	store_new(&trip->other);
 	forty(&raw, 40);
 	(void)raw_file(&raw, "large", 7, LARGE_BYTES);
-	cr_assert_eq(raw_seal(&trip->store, &raw, &trip->sealed), 0);
+	trip_seal(trip, &raw);
 	raw_free(&raw);
 	return trip;
 }
@@ -452,7 +465,7 @@ static int store_run(const struct place_of *images, int scratch_fd, char *const 
 Test(transfer, program_pushes_an_image_and_pulls_it_confined)
 {
 	struct trip *trip = trip_new();
-	struct place_of scratch;
+	struct place_of scratch = { 0 };
 	char address[160];
 	char name[] = "base", zero[] = "0", flags[] = "4", most[] = "1000000000";
 	char program[] = "dsec-store", push[] = "push", pull[] = "pull";
