@@ -512,7 +512,7 @@ int image_get(struct image_want *want)
 	int r;
 
 	want->node = shard->node;
-	r = image_names_check(want->name);
+	r = want->is_ours ? 0 : image_names_check(want->name);
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < IMAGES_MAX; i++) {

@@ -95,6 +95,7 @@ struct image_want {
 	struct shard *shard;
 	struct node *node;
 	char name[IMAGE_NAMES_MAX];
+	bool is_ours; /* the name is none that users may write */
 	int result, mount_fd;
 	struct image *image; /* result 0: used from now on, until image_put() */
 	/*

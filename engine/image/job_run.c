@@ -74,7 +74,8 @@ static int result_take(struct image_job *job)
 		return r;
 	log_info("image %s name=\"%s\" digest=%s", job->is_import ? "imported" : "made",
 		 job->words.name, job->record->digest);
-	job->news.topic = r ? DSEC_TOPIC_IMAGE_REPLACED : DSEC_TOPIC_IMAGE_IMPORTED;
+	if (*job->words.name != '.') /* one that nobody may name is nobody's news */
+		job->news.topic = r ? DSEC_TOPIC_IMAGE_REPLACED : DSEC_TOPIC_IMAGE_IMPORTED;
 	images_refresh(job->run.control, config);
 	return 0;
 }

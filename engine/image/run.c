@@ -16,6 +16,7 @@
 #include "engine/base/log.h"
 #include "engine/config.h"
 #include "engine/control.h"
+#include "engine/image/image_drop.h"
 #include "engine/shard.h"
 
 /* ---- the end ---- */
@@ -158,6 +159,7 @@ int image_run_begin(struct image_run *run)
 
 void image_runs_open(struct control *control)
 {
+	images_drop_left(control_config(control));
 	scratches_open(control, control_scratches(control));
 }
 

@@ -34,6 +34,7 @@ static bool has_effects(const struct request *request)
 	case DSEC_OP_PORT:
 	case DSEC_OP_INVOKE:
 	case DSEC_OP_PHASE:
+	case DSEC_OP_FORK:
 	case DSEC_OP_FETCHED:
 		return true;
 	case DSEC_OP_FILE:
@@ -163,13 +164,14 @@ static void claim_look(struct request *request, struct shard *at)
 	claim->status = r == -ENOMEM ? status_of_errno(r, "request", "record") : record_refusal(r);
 }
 
-/* Execs, and creates that went well, tell what there is now: their ops know. */
+/* Execs, and creates and forks that went well, tell what there is now: their ops know. */
 static bool op_replays(const struct request *request)
 {
 	const struct claim *claim = &request->claim;
 
 	return request->entry.op == DSEC_OP_EXEC ||
-	       (request->entry.op == DSEC_OP_CREATE && !claim->last.code);
+	       ((request->entry.op == DSEC_OP_CREATE || request->entry.op == DSEC_OP_FORK) &&
+		!claim->last.code);
 }
 
 void claim_answer(struct part *part)

@@ -73,6 +73,7 @@ struct request {
 		struct dsec_wire_image image;
 		struct dsec_wire_policy policy;
 		struct dsec_wire_phase phase;
+		struct dsec_wire_fork fork;
 		struct dsec_wire_file file;
 		struct dsec_wire_port port;
 		struct dsec_wire_attach attach;
@@ -197,6 +198,8 @@ void subscribe_cancel(struct part *part);
 int subscribe_credit(struct part *part, uint32_t stream, uint64_t consumed);
 void policy_part(struct part *part);
 void phase_part(struct part *part);
+void fork_part(struct part *part);
+void fork_part_cancel(struct part *part);
 void stats_part(struct part *part);
 void change_part(struct part *part);
 void fetched_part(struct part *part);

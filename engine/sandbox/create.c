@@ -3,12 +3,16 @@
  * one CREATED for each, good or refused. Called by request.c. What cannot be held is refused at
  * once, so that created + refused = asked.
  */
+#include "engine/sandbox/create.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/cleanup.h"
 #include "engine/sandbox/create_policy.h"
+#include "engine/sandbox/create_state.h"
 #include "engine/sandbox/create_replay.h"
 #include "engine/image/image.h"
 #include "engine/sandbox/limits.h"
@@ -20,140 +24,14 @@
 #include "engine/shard.h"
 #include "engine/tenant/tenancy.h"
 
-enum {
-	CREATES_AT_ONCE = 16, /* per part: enough to keep a team of launchers busy */
-	REFUSALS_PER_TURN = 64,
-};
-
-/* What a part works from; part->work. */
-struct creation {
-	struct part *part;
-	struct image_want image;
-	struct policy_want policy;
-	struct network_want network;
-	char hostname[HOSTNAME_BYTES_MAX], user[USER_BYTES_MAX];
-	uint32_t excess;       /* to be refused */
-	const char *excess_of; /* the limit */
-	uint32_t retry_ms;
-	struct status failure; /* of the image: of every one */
-	bool is_done;	       /* one was not only refused */
-	bool pumping, resting;
-	struct sandbox *under_way[CREATES_AT_ONCE]; /* being built; NULL: a free place */
-};
+enum { REFUSALS_PER_TURN = 64 };
 
 static void create_more(struct creation *creation);
-
-struct status create_invalid(const char *field, int error, const char *detail)
-{
-	return (struct status){ .code = DSEC_INVALID,
-				.blame = DSEC_BLAME_CALLER,
-				.error = -error,
-				.table = "create",
-				.step = field,
-				.detail = detail };
-}
-
-static const char no_pause[] = "pausing is not here yet: destroy is";
-
-static struct status check_times(const struct dsec_wire_create *c)
-{
-	if (c->ttl_s > TTL_S_MAX)
-		return create_invalid("ttl", -ERANGE, "at most 30 days");
-	if (c->idle_ttl_s > TTL_S_MAX)
-		return create_invalid("idle_ttl", -ERANGE, "at most 30 days");
-	if (c->on_timeout > DSEC_ON_TIMEOUT_PAUSE)
-		return create_invalid("on_timeout", -EINVAL, "destroy or pause");
-	if (c->on_timeout == DSEC_ON_TIMEOUT_PAUSE)
-		return status_unsupported("create", "on_timeout", no_pause);
-	return STATUS_OK;
-}
-
-/* Fields that name something this engine does not have are refused, never ignored. */
-static struct status check_absent(const struct wire *w, const struct dsec_wire_create *c)
-{
-	char backend[32];
-	int r;
-
-	r = wire_string(w, c->backend, backend, sizeof backend);
-	if (r < 0)
-		return create_invalid("backend", r, NULL);
-	if (*backend && strcmp(backend, "container") != 0)
-		return status_unsupported("create", "backend",
-					  "only the container backend is here");
-	if (c->job.hi || c->job.lo)
-		return status_unsupported("create", "job", "jobs are not here yet");
-	return STATUS_OK;
-}
-
-/* What no program could be started with is refused here already. */
-static int check_env(const struct wire *w, const struct dsec_wire_items *env)
-{
-	struct dsec_wire_ref item;
-	uint32_t cursor = 0;
-
-	if (env->bytes > ENV_BYTES_MAX || env->count > EXEC_ENV_COUNT_MAX)
-		return -E2BIG;
-	if (wire_items_check(w, env) < 0)
-		return -EINVAL;
-	while (wire_next(w, env, &cursor, &item) > 0)
-		if (memchr(w->payload + item.at, 0, item.bytes))
-			return -EINVAL;
-	return 0;
-}
-
-static struct status check_fields(struct creation *creation)
-{
-	struct request *request = creation->part->request;
-	const struct wire *w = &request->payload;
-	const struct dsec_wire_create *c = &request->body.create;
-	struct status s;
-	int r;
-
-	if (c->flags & ~(uint32_t)DSEC_CREATE_FLAGS_KNOWN)
-		return create_invalid("flags", -EINVAL, "unknown flag");
-	if (c->count > CREATE_COUNT_MAX)
-		return create_invalid("count", -ERANGE, "more than 32768");
-	s = network_check(creation->part->shard->config, c->network);
-	if (s.code)
-		return s;
-	if (c->on_disconnect > DSEC_DISCONNECT_PAUSE)
-		return create_invalid("on_disconnect", -EINVAL, "keep, destroy or pause");
-	if (c->on_disconnect == DSEC_DISCONNECT_PAUSE)
-		return status_unsupported("create", "on_disconnect", no_pause);
-	if (c->reserved0 || !wire_is_zero(c->reserved, sizeof c->reserved))
-		return create_invalid("reserved", -EINVAL, NULL);
-	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);
-	if (r < 0 || !*creation->image.name)
-		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
-	if (!tenant_reads_image(request->tenant, creation->part->shard->node, creation->image.name))
-		return image_status("create", -ENOENT);
-	r = wire_hostname(w, c->hostname, creation->hostname, sizeof creation->hostname);
-	if (r < 0)
-		return create_invalid("hostname", r, "letters, digits, . _ -, at most 63 bytes");
-	r = wire_user(w, c->user, creation->user, sizeof creation->user);
-	if (r < 0)
-		return create_invalid("user", r, WIRE_USER_RULE);
-	r = wire_string(w, c->policy, creation->policy.name, sizeof creation->policy.name);
-	if (r < 0)
-		return create_invalid("policy", r, "a name, at most 63 bytes");
-	r = check_env(w, &c->env);
-	if (r < 0)
-		return create_invalid("env", r, "at most 512 of NAME=value, 16384 bytes in all");
-	if (c->labels.bytes > LABEL_BYTES_MAX || c->labels.count > LABEL_COUNT_MAX ||
-	    c->labels.count % 2)
-		return create_invalid("labels", -E2BIG, "at most 64 pairs, 2048 bytes in all");
-	r = wire_items_check(w, &c->labels);
-	if (r < 0)
-		return create_invalid("labels", r, NULL);
-	s = check_absent(w, c);
-	if (!s.code)
-		s = check_times(c);
-	return s.code ? s : limits_check(c, creation->part->shard->node->unenforced);
-}
 
 static void creation_end(struct creation *creation, const struct status *status)
 {
 	struct part *part = creation->part;
+	struct create_source *source = creation->source;
 
 	part->undone = !creation->is_done && !status;
 	part->work = NULL;
@@ -162,7 +40,10 @@ static void creation_end(struct creation *creation, const struct status *status)
 	if (creation->policy.policy)
 		policy_put(creation->policy.policy);
 	free(creation);
-	part_end(part, status, NULL);
+	if (source)
+		source->over(source, status);
+	else
+		part_end(part, status, NULL);
 }
 
 static void emit_failed(struct part *part, uint32_t index, const struct status *status)
@@ -259,8 +140,7 @@ static void box_built(struct box *box, int error)
 		sandbox_failed(sandbox);
 	} else {
 		emit_created(part, sandbox);
-		if (part->cancelled &&
-		    (part->request->body.create.flags & DSEC_CREATE_DESTROY_IF_CANCELLED)) {
+		if (part->cancelled && (sandbox->flags & DSEC_CREATE_DESTROY_IF_CANCELLED)) {
 			sandbox->wanted_gone = true;
 			sandbox->cause = DSEC_CAUSE_CANCELLED;
 		}
@@ -269,13 +149,36 @@ static void box_built(struct box *box, int error)
 	create_one_done(part, sandbox);
 }
 
+static struct box_spec spec_of(const struct creation *creation)
+{
+	const struct part *part = creation->part;
+	const struct config *config = part->shard->config;
+	const struct dsec_wire_create *c = creation->fields;
+	struct policy *policy = creation->policy.policy;
+	const bool is_policed = network_leads_out(creation->network.network) &&
+				policy_leads_out(policy);
+
+	if (creation->source)
+		return creation->source->spec;
+	return (struct box_spec){
+		.network = network_of(creation->network.network, is_policed),
+		.network_group = network_group_of(part->request, config->shared_scope, is_policed),
+		.is_policed = is_policed,
+		.asks_names = is_policed && policy->guard.name_count && part->shard->resolver,
+		.walls = policy->walls,
+		.policy = policy_number_held(policy),
+		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
+		.limits = limits_of(config, c),
+		.disk_bytes = c->disk_bytes,
+		.inodes = c->inodes,
+	};
+}
+
 static void sandbox_describe(struct sandbox *sandbox, const struct creation *creation)
 {
 	const struct request *request = creation->part->request;
-	const struct dsec_wire_create *c = &request->body.create;
-	const struct config *config = sandbox->shard->config;
-	const bool is_policed = network_leads_out(creation->network.network) &&
-				policy_leads_out(creation->policy.policy);
+	const struct dsec_wire_create *c = creation->fields;
+	struct box_spec *spec = &sandbox->box->spec;
 
 	sandbox->client = request->client;
 	memcpy(sandbox->request_id, request->entry.request_id, sizeof sandbox->request_id);
@@ -283,7 +186,7 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->flags = c->flags;
 	sandbox->on_timeout = DSEC_ON_TIMEOUT_DESTROY;
 	sandbox->output_limit_bytes = c->output_limit_bytes;
-	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : config->ttl_default_s;
+	sandbox->lifetime.ttl_s = c->ttl_s ? c->ttl_s : sandbox->shard->config->ttl_default_s;
 	sandbox->lifetime.idle_ttl_s = c->idle_ttl_s;
 	sandbox->network = creation->network.network;
 	sandbox->network_why = creation->network.why;
@@ -292,28 +195,19 @@ static void sandbox_describe(struct sandbox *sandbox, const struct creation *cre
 	sandbox->policy = creation->policy.policy;
 	policy_use(sandbox->policy);
 	memcpy(sandbox->hostname, creation->hostname, sizeof sandbox->hostname);
+	if (creation->source) /* each its own */
+		(void)snprintf(sandbox->hostname, sizeof sandbox->hostname, "fork-%llx",
+			       (unsigned long long)sandbox->id.lo);
 	memcpy(sandbox->user, creation->user, sizeof sandbox->user);
-	sandbox->box->spec = (struct box_spec){
-		.id_hi = sandbox->id.hi,
-		.id_lo = sandbox->id.lo,
-		.whose = request->client,
-		.image = sandbox->image->number,
-		.network = network_of(sandbox->network, is_policed),
-		.network_group = network_group_of(request, config->shared_scope, is_policed),
-		.is_policed = is_policed,
-		.asks_names = is_policed && sandbox->policy->guard.name_count &&
-			      sandbox->shard->resolver,
-		.walls = sandbox->policy->walls,
-		.policy = policy_number_held(sandbox->policy),
-		.fresh_root = c->flags & DSEC_CREATE_FRESH_ROOT,
-		.limits = limits_of(config, c),
-		.disk_bytes = c->disk_bytes,
-		.inodes = c->inodes,
-		.hostname = *sandbox->hostname ? sandbox->hostname : "sandbox",
-	};
+	*spec = spec_of(creation);
+	spec->id_hi = sandbox->id.hi;
+	spec->id_lo = sandbox->id.lo;
+	spec->whose = request->client;
+	spec->image = sandbox->image->number;
+	spec->hostname = *sandbox->hostname ? sandbox->hostname : "sandbox";
 }
 
-static int items_copy(const struct request *request, const struct dsec_wire_items *items,
+static int items_copy(const struct wire *payload, const struct dsec_wire_items *items,
 		      struct packed *ret)
 {
 	if (!items->count)
@@ -321,7 +215,7 @@ static int items_copy(const struct request *request, const struct dsec_wire_item
 	ret->bytes = malloc(items->bytes);
 	if (!ret->bytes)
 		return -ENOMEM;
-	memcpy(ret->bytes, request->payload.payload + items->at, items->bytes);
+	memcpy(ret->bytes, payload->payload + items->at, items->bytes);
 	ret->byte_count = items->bytes;
 	ret->count = items->count;
 	return 0;
@@ -346,9 +240,9 @@ static struct status create_one(struct creation *creation, uint32_t index)
 		tenancy_of(part)->stats.refused++;
 		return status_of_errno(-EAGAIN, "create", limit);
 	}
-	r = items_copy(part->request, &part->request->body.create.labels, &sandbox->labels);
+	r = items_copy(creation->payload, &creation->fields->labels, &sandbox->labels);
 	if (r >= 0)
-		r = items_copy(part->request, &part->request->body.create.env, &sandbox->env);
+		r = items_copy(creation->payload, &creation->fields->env, &sandbox->env);
 	if (r < 0) {
 		sandbox_free(sandbox);
 		return status_of_errno(r, "create", "labels");
@@ -426,6 +320,8 @@ static void image_ready(struct image_want *want, int result)
 	struct part *part = creation->part;
 	struct status s = STATUS_OK;
 
+	if (creation->source)
+		creation->source->mounted(creation->source);
 	if (result < 0) {
 		s = image_status("create", result);
 		/* Wrong for all, and told once; else another shard may have made its part. */
@@ -447,6 +343,7 @@ static void image_want(struct creation *creation)
 
 	creation->image.shard = creation->part->shard;
 	creation->image.ready = image_ready;
+	creation->image.is_ours = creation->source;
 	r = image_get(&creation->image);
 	if (r != -EAGAIN)
 		image_ready(&creation->image, r);
@@ -475,7 +372,7 @@ static void network_ready(struct network_want *want, int result)
 static void policy_ready(struct policy_want *want, int result)
 {
 	struct creation *creation = container_of(want, struct creation, policy);
-	const uint32_t asked = creation->part->request->body.create.network;
+	const uint32_t asked = creation->fields->network;
 	struct status s;
 
 	creation->network.shard = creation->part->shard;
@@ -529,6 +426,19 @@ static void creation_admit(struct creation *creation)
 	tenancy->used[QUOTA_CREATES] += granted;
 }
 
+static struct creation *creation_new(struct part *part)
+{
+	struct creation *creation = calloc(1, sizeof *creation);
+
+	if (!creation)
+		return NULL;
+	creation->part = part;
+	creation->fields = &part->request->body.create;
+	creation->payload = &part->request->payload;
+	part->work = creation;
+	return creation;
+}
+
 void create_part(struct part *part)
 {
 	struct creation *creation;
@@ -539,15 +449,13 @@ void create_part(struct part *part)
 		create_replay(part);
 		return;
 	}
-	creation = calloc(1, sizeof *creation);
+	creation = creation_new(part);
 	if (!creation) {
 		s = status_of_errno(-ENOMEM, "create", "request");
 		part_end(part, &s, NULL);
 		return;
 	}
-	creation->part = part;
-	part->work = creation;
-	s = check_fields(creation);
+	s = create_check(creation);
 	if (s.code) {
 		creation_end(creation, &s);
 		return;
@@ -559,6 +467,35 @@ void create_part(struct part *part)
 	r = policy_get(&creation->policy);
 	if (r != -EAGAIN)
 		policy_ready(&creation->policy, r);
+}
+
+/* What it has was checked when its source was made, and its policy is there. */
+void create_after(struct part *part, struct create_source *source)
+{
+	struct creation *creation = creation_new(part);
+	const struct status s = status_of_errno(-ENOMEM, "fork", "request");
+	int r;
+
+	if (!creation) {
+		source->over(source, &s);
+		return;
+	}
+	creation->source = source;
+	creation->fields = &source->fields;
+	creation->payload = &source->payload;
+	(void)snprintf(creation->image.name, sizeof creation->image.name, "%s", source->image);
+	(void)wire_string(creation->payload, source->fields.user, creation->user,
+			  sizeof creation->user); /* it was one */
+	creation->policy.policy = source->policy;
+	policy_use(source->policy);
+	creation_admit(creation);
+	creation->network.shard = part->shard;
+	creation->network.ready = network_ready;
+	creation->network.network = source->network;
+	creation->network.why = source->network_why;
+	r = network_get(&creation->network);
+	if (r != -EAGAIN)
+		network_ready(&creation->network, r);
 }
 
 /* What has not begun does not begin; what is being built is undone, or won the race. */

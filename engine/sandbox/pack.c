@@ -20,18 +20,6 @@
 #include "engine/shard.h"
 #include "engine/tenant/tenant.h"
 
-/* part->work. */
-struct pack {
-	struct still still;
-	struct image_job_hold hold;
-	struct part *part;
-	struct image_words words; /* until the job has them */
-	struct image_job *job;
-	struct status status; /* without a job: how it ends */
-	bool cancelled, has_read, goes_on;
-	bool is_over; /* the job, or it never began */
-};
-
 static struct status pack_invalid(const char *field, const char *detail)
 {
 	return (struct status){ .code = DSEC_INVALID,
@@ -44,13 +32,13 @@ static struct status pack_invalid(const char *field, const char *detail)
 
 /* ---- what is asked ---- */
 
-struct status pack_admits(const struct tenant *tenant, const struct node *node, const char *table)
+static struct status pack_admits(const struct tenant *tenant, const struct node *node)
 {
 	if (!tenant->is_everyone && (node->tenant_count == 1 || tenant->config->is_builder))
 		return STATUS_OK;
 	return (struct status){ .code = DSEC_DENIED,
 				.blame = DSEC_BLAME_CALLER,
-				.table = table,
+				.table = "pack",
 				.step = "builder",
 				.detail =
 					"only a tenant with `builder` makes images of sandboxes" };
@@ -84,7 +72,8 @@ static char *manifest_print(const uint8_t manifest[32], char *at)
 	return at + 1;
 }
 
-int pack_words_add(const struct sandbox *sandbox, uint32_t id_base, struct image_words *words)
+/* What dsec-store is told of the sandbox, in front of what a client said. */
+static int words_add(const struct sandbox *sandbox, uint32_t id_base, struct image_words *words)
 {
 	enum { MANIFEST_BYTES = sizeof "base:" + 64, OTHERS_BYTES = 80 };
 	const struct image_record *record = sandbox->image->record;
@@ -111,100 +100,116 @@ int pack_words_add(const struct sandbox *sandbox, uint32_t id_base, struct image
 	return 0;
 }
 
-/* ---- the end ---- */
+/* ---- a sandbox held still, and a job ---- */
 
-static void pack_end(struct pack *pack)
+static void packing_end(struct packing *p)
 {
-	struct part *part = pack->part;
-	const struct status status = pack->status;
-	struct image_job *job = pack->job;
+	free(p->words.texts);
+	p->words.texts = NULL;
+	p->over(p);
+}
+
+static void packing_let_go(struct still *still)
+{
+	struct packing *p = container_of(still, struct packing, still);
+	const struct sandbox *sandbox = still->sandbox;
+
+	log_info("sandbox was read id=%u.%llx paused_us=%llu", sandbox->shard->number,
+		 (unsigned long long)sandbox->id.lo, (unsigned long long)still->paused_us);
+	p->goes_on = true;
+	if (p->is_over)
+		packing_end(p);
+}
+
+static void packing_read(struct image_job_hold *hold)
+{
+	struct packing *p = container_of(hold, struct packing, hold);
+
+	p->has_read = true;
+	still_end(&p->still);
+}
+
+static void packing_job_over(struct image_job_hold *hold)
+{
+	struct packing *p = container_of(hold, struct packing, hold);
+
+	p->is_over = true;
+	if (!p->has_read)
+		still_end(&p->still);
+	else if (p->goes_on)
+		packing_end(p);
+}
+
+static void packing_hurry(struct still *still)
+{
+	struct packing *p = container_of(still, struct packing, still);
+
+	if (p->job && !p->has_read)
+		image_job_cancel(p->job);
+}
+
+static void packing_still(struct still *still, int error)
+{
+	struct packing *p = container_of(still, struct packing, still);
+
+	if (error) {
+		p->status = still_status(p->table, error);
+		packing_end(p);
+		return;
+	}
+	p->hold = (struct image_job_hold){ .further_fd = still->freeze.upper_fd,
+					   .read = packing_read,
+					   .over = packing_job_over };
+	p->status = status_of_errno(p->cancelled ? -ECANCELED :
+						   words_add(still->sandbox, still->freeze.id_base,
+							     &p->words),
+				    p->table, p->cancelled ? "cancel" : "words");
+	if (!p->status.code)
+		p->status = image_job_start(p->part, "pack", &p->words, &p->hold, &p->job);
+	if (!p->status.code)
+		return;
+	cleanup_close(&p->hold.further_fd);
+	p->is_over = true;
+	still_end(still);
+}
+
+struct status packing_begin(struct packing *p)
+{
+	p->still.ready = packing_still;
+	p->still.hurry = packing_hurry;
+	p->still.over = packing_let_go;
+	return still_begin(&p->still, p->part->detail);
+}
+
+void packing_cancel(struct packing *p)
+{
+	p->cancelled = true;
+	if (p->job)
+		image_job_cancel(p->job);
+}
+
+/* ---- the verb ---- */
+
+static void pack_over(struct packing *p)
+{
+	struct part *part = p->part;
+	const struct status status = p->status;
+	struct image_job *job = p->job;
 
 	part->work = NULL;
-	free(pack->words.texts);
-	free(pack);
+	free(p);
 	if (job)
 		image_job_end(job);
 	else
 		part_end(part, &status, NULL);
 }
 
-static void pack_let_go(struct still *still)
-{
-	struct pack *pack = container_of(still, struct pack, still);
-	const struct sandbox *sandbox = still->sandbox;
-
-	log_info("sandbox was read id=%u.%llx paused_us=%llu", sandbox->shard->number,
-		 (unsigned long long)sandbox->id.lo, (unsigned long long)still->paused_us);
-	pack->goes_on = true;
-	if (pack->is_over)
-		pack_end(pack);
-}
-
-static void pack_read(struct image_job_hold *hold)
-{
-	struct pack *pack = container_of(hold, struct pack, hold);
-
-	pack->has_read = true;
-	still_end(&pack->still);
-}
-
-static void pack_job_over(struct image_job_hold *hold)
-{
-	struct pack *pack = container_of(hold, struct pack, hold);
-
-	pack->is_over = true;
-	if (!pack->has_read)
-		still_end(&pack->still);
-	else if (pack->goes_on)
-		pack_end(pack);
-}
-
-/* ---- the way ---- */
-
-static void pack_hurry(struct still *still)
-{
-	struct pack *pack = container_of(still, struct pack, still);
-
-	if (pack->job && !pack->has_read)
-		image_job_cancel(pack->job);
-}
-
-static void pack_still(struct still *still, int error)
-{
-	struct pack *pack = container_of(still, struct pack, still);
-	struct status s = error ? still_status("pack", error) : STATUS_OK;
-
-	if (error) {
-		pack->status = s;
-		pack_end(pack);
-		return;
-	}
-	if (pack->cancelled)
-		s = status_of_errno(-ECANCELED, "pack", "cancel");
-	pack->hold.further_fd = still->freeze.upper_fd;
-	if (!s.code)
-		s = status_of_errno(pack_words_add(still->sandbox, still->freeze.id_base,
-						   &pack->words),
-				    "pack", "words");
-	if (!s.code) {
-		pack->hold.read = pack_read;
-		pack->hold.over = pack_job_over;
-		s = image_job_start(pack->part, "pack", &pack->words, &pack->hold, &pack->job);
-	}
-	if (!s.code)
-		return;
-	cleanup_close(&pack->hold.further_fd);
-	pack->status = s;
-	pack->is_over = true;
-	still_end(still);
-}
-
 struct status pack_part(struct part *part, struct image_words *words)
 {
 	struct sandbox *sandbox =
 		sandbox_find(part->shard, part->request->tenant, part->request->body.image.sandbox);
-	struct status s = pack_admits(part->request->tenant, part->shard->node, "pack");
-	struct pack *pack;
+	struct status s = pack_admits(part->request->tenant, part->shard->node);
+	struct packing *p;
 
 	if (!s.code)
 		s = texts_check(words);
@@ -212,31 +217,25 @@ struct status pack_part(struct part *part, struct image_words *words)
 		return s;
 	if (!sandbox || sandbox->state != DSEC_STATE_RUNNING)
 		return status_absent();
-	pack = calloc(1, sizeof *pack);
-	if (!pack)
+	p = calloc(1, sizeof *p);
+	if (!p)
 		return status_of_errno(-ENOMEM, "pack", "request");
-	pack->part = part;
-	pack->still = (struct still){
-		.sandbox = sandbox, .ready = pack_still, .hurry = pack_hurry, .over = pack_let_go
+	*p = (struct packing){
+		.part = part, .table = "pack", .still.sandbox = sandbox, .over = pack_over
 	};
-	s = still_begin(&pack->still, part->detail);
+	s = packing_begin(p);
 	if (s.code) {
-		free(pack);
+		free(p);
 		return s;
 	}
-	pack->words = *words;
+	p->words = *words; /* not before: they are the caller's where it fails */
 	words->texts = NULL;
-	part->work = pack;
+	part->work = p;
 	return STATUS_OK;
 }
 
 void pack_part_cancel(struct part *part)
 {
-	struct pack *pack = part->work;
-
-	if (!pack)
-		return;
-	pack->cancelled = true;
-	if (pack->job)
-		image_job_cancel(pack->job);
+	if (part->work)
+		packing_cancel(part->work);
 }

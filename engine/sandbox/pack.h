@@ -1,25 +1,36 @@
 /*
  * Packing: what a sandbox wrote becomes a layer, while it is held still. The image op's verb, on
- * the sandbox's shard. See docs/pack.md.
+ * the sandbox's shard; and what a fork shares with it. See docs/pack.md.
  */
 #pragma once
 
-#include "engine/request/status.h"
+#include <stdbool.h>
 
-struct image_words;
+#include "engine/image/job.h"
+#include "engine/request/status.h"
+#include "engine/sandbox/still.h"
+
 struct part;
 struct sandbox;
-struct tenant;
-struct node;
+
+/* A sandbox held still, and a job that reads what it wrote. Embedded; lives until over(). */
+struct packing {
+	struct still still;
+	struct image_job_hold hold;
+	struct part *part;
+	const char *table;	  /* "pack": of statuses */
+	struct image_words words; /* rules and canaries; until the job has them */
+	struct image_job *job;	  /* over(): its caller's to end or drop; NULL: it never began */
+	struct status status;	  /* without a job: why */
+	bool cancelled, has_read, goes_on;
+	bool is_over; /* the job, or it never began */
+	void (*over)(struct packing *packing);
+};
+
+/* part, table, words, still.sandbox and over are set. Not OK: nothing began. */
+struct status packing_begin(struct packing *packing);
+void packing_cancel(struct packing *packing);
 
 /* `words` are taken where it returns OK: rules and canaries. Not OK: the part ends with it. */
 struct status pack_part(struct part *part, struct image_words *words);
 void pack_part_cancel(struct part *part);
-
-/* May its connections make images of sandboxes: OK, or DENIED. */
-struct status pack_admits(const struct tenant *tenant, const struct node *node, const char *table);
-/*
- * What dsec-store is told of a sandbox besides `words`, which are of a client: in front of them.
- * -ENOMEM, -E2BIG.
- */
-int pack_words_add(const struct sandbox *sandbox, uint32_t id_base, struct image_words *words);

@@ -22,6 +22,7 @@ static const struct command commands[] = {
 	  "a way to a port of a sandbox: address and token" },
 	{ "kill", VERB_KILL, verb_kill, "ID EXEC", "ID EXEC",
 	  "a signal to a program in a sandbox" },
+	{ "fork", VERB_FORK, verb_fork, "ID", "ID [N]", "N more whose files begin as its are now" },
 	{ "attach", VERB_ATTACH, verb_attach, "ID EXEC", "ID EXEC",
 	  "the output of a program that runs, or ran, from the beginning on" },
 	{ "logs", VERB_LOGS, verb_logs, "ID EXEC", "[-f] ID [EXEC]",
@@ -69,7 +70,7 @@ static const struct command commands[] = {
 };
 
 /* What a user may expect and no engine serves yet. */
-static const char later[][8] = { "pause", "resume", "fork", "job", "replay" };
+static const char later[][8] = { "pause", "resume", "job", "replay" };
 
 bool command_is_later(const char *name)
 {

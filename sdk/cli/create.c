@@ -175,25 +175,31 @@ static int64_t clock_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int create_all(struct session *session, const char *image)
+int create_tell(struct session *session, int64_t ticket, const char *what, uint64_t asked)
 {
 	const struct options *options = session->options;
-	uint64_t asked = options->count ? options->count : 1;
 	struct tally tally = { .options = options, .session = session };
 	int64_t begun_ms = clock_ms();
-	int64_t ticket = create_start(session, image, (uint32_t)asked, DSEC_DISCONNECT_KEEP);
 
-	(void)session_events(session, ticket, "create", created_count,
-			     &tally); /* session->failure */
+	(void)session_events(session, ticket, what, created_count, &tally); /* session->failure */
 	if (tally.created < asked && session->failure.code == DSEC_OK)
-		(void)session_fail_error(session, -EIO, "create", "some were not created");
+		(void)session_fail_error(session, -EIO, what, "some were not created");
 	if (tally.created < asked && asked > 1)
-		report_note(options, "create: %" PRIu64 " of %" PRIu64 " were created",
+		report_note(options, "%s: %" PRIu64 " of %" PRIu64 " were created", what,
 			    tally.created, asked);
 	if (tally.created && options->effective)
 		(void)policy_tell_made(session, tally.policy_version); /* session->failure */
 	tally_tell(session, &tally, asked, clock_ms() - begun_ms);
 	return session->failure.code != DSEC_OK || tally.lost ? EXIT_TROUBLE : 0;
+}
+
+static int create_all(struct session *session, const char *image)
+{
+	uint64_t asked = session->options->count ? session->options->count : 1;
+
+	return create_tell(session,
+			   create_start(session, image, (uint32_t)asked, DSEC_DISCONNECT_KEEP),
+			   "create", asked);
 }
 
 int verb_create(const struct options *options)

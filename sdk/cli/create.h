@@ -13,3 +13,6 @@ int create_undo(struct session *session, struct dsec_id id);
  * the policy that was given; another one that is there by now is told on stderr. The exit status.
  */
 int policy_tell_made(struct session *session, uint32_t version);
+
+/* The sandboxes of a ticket that was to make so many, as they come. Returns the exit status. */
+int create_tell(struct session *session, int64_t ticket, const char *what, uint64_t asked);

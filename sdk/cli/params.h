@@ -21,6 +21,7 @@ enum verb {
 	VERB_POLICY = 1 << 12,
 	VERB_PHASE = 1 << 13,
 	VERB_FETCHED = 1 << 14,
+	VERB_FORK = 1 << 15,
 	VERB_LABEL = 1 << 16,
 	VERB_CHANGE = 1 << 17,
 	VERB_INSPECT = 1 << 18,

@@ -25,6 +25,7 @@ int verb_change(const struct options *options);
 int verb_fetched(const struct options *options);
 int verb_wait(const struct options *options);
 int verb_policy(const struct options *options);
+int verb_fork(const struct options *options);
 int verb_phase(const struct options *options);
 int verb_image(const struct options *options);
 int verb_call(const struct options *options);

@@ -555,7 +555,7 @@ int dsec__body_take(struct event *event, const struct ticket *ticket, struct pay
 
 	if (op == DSEC_OP_SUBSCRIBE)
 		r = happened_translate(event, ticket, payload);
-	else if (op == DSEC_OP_CREATE && kind == DSEC_EV_CREATED)
+	else if ((op == DSEC_OP_CREATE || op == DSEC_OP_FORK) && kind == DSEC_EV_CREATED)
 		r = same_take(&body->created, sizeof(body->created), payload);
 	else if ((op == DSEC_OP_EXEC || op == DSEC_OP_ATTACH) && kind == DSEC_EV_DONE)
 		r = result_take(event, payload);
@@ -573,6 +573,8 @@ int dsec__body_take(struct event *event, const struct ticket *ticket, struct pay
 		r = policy_row_take(event, payload);
 	else if (op == DSEC_OP_PHASE && kind == DSEC_EV_DONE)
 		r = phased_take(&body->phased, payload);
+	else if (op == DSEC_OP_FORK && kind == DSEC_EV_DONE)
+		r = same_take(&body->forked, sizeof(body->forked), payload);
 	else if (op == DSEC_OP_IMAGE && kind == DSEC_EV_PROGRESS)
 		r = same_take(&body->progress, sizeof(body->progress), payload);
 	else if (op == DSEC_OP_STATS && kind == DSEC_EV_ROW)

@@ -35,6 +35,7 @@ union event_body {
 	struct dsec_image_row image_row;
 	struct dsec_policy_row policy_row;
 	struct dsec_phased phased;
+	struct dsec_forked forked;
 	struct dsec_progress progress;
 	struct dsec_file_result file_result;
 	struct dsec_forward forward;

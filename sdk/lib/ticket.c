@@ -159,7 +159,7 @@ static int event_is_news(struct ticket *ticket, const struct event *event)
 	const struct dsec_row *row = event->seen.body;
 	const struct dsec_usage *usage = event->seen.body;
 	uint64_t exec = event->seen.exec;
-	bool creates = ticket->op == DSEC_OP_CREATE, news;
+	bool creates = ticket->op == DSEC_OP_CREATE || ticket->op == DSEC_OP_FORK, news;
 
 	if (event->seen.kind == DSEC_EV_CREATED && creates)
 		return dsec__told_add(&ticket->told, (struct dsec_id){ 1, event->seen.index });

@@ -345,8 +345,8 @@ static struct pack *pack_choose(struct play *play, struct dsec_ring_request *ent
 		pack = file_choose(play);
 	else if (op == DSEC_OP_ATTACH)
 		pack = attach_choose(c, entry);
-	else if (op == DSEC_OP_IMAGE)
-		pack = image_choose(c, id_choose(play));
+	else if (op == DSEC_OP_IMAGE || op == DSEC_OP_FORK)
+		pack = op == DSEC_OP_FORK ? fork_choose(c) : image_choose(c, id_choose(play));
 	else if (op == DSEC_OP_POLICY)
 		pack = policy_choose(c);
 	else if (op == DSEC_OP_SUBSCRIBE)

@@ -38,6 +38,16 @@ struct pack *image_choose(struct choices *c, struct dsec_wire_id sandbox)
 	return pack;
 }
 
+struct pack *fork_choose(struct choices *c)
+{
+	struct pack *pack = pack_new(sizeof pack->fork);
+
+	pack->fork.count = choose(c, 8) == 7 ? (uint32_t)choose_byte(c) << 8 : choose(c, 6);
+	if (choose(c, 16) == 15)
+		pack->fork.reserved[0] = 1;
+	return pack;
+}
+
 struct pack *policy_choose(struct choices *c)
 {
 	static const char *const names[] = { "mine", "default", "", "../x" };

@@ -70,6 +70,22 @@ struct dsec_progress {
 int64_t dsec_image(struct dsec *d, const struct dsec_call *call,
 		   const struct dsec_image_opts *opts);
 
+/* Body of a fork's DSEC_EV_DONE. */
+struct dsec_forked {
+	uint32_t size, reserved;
+	uint64_t paused_us; /* so long nobody ran in the source */
+};
+
+/*
+ * So many sandboxes (opts->count; NULL: one; all else is zero: it is the source's) whose files
+ * begin as the source's are: all that it wrote is a layer that they share. No process is copied;
+ * each has an id, a host name, a network and ids of its own, and begins in no phase, under the
+ * policy that the source has now. The source is held still for a moment. Events as of
+ * dsec_create().
+ */
+int64_t dsec_fork(struct dsec *d, const struct dsec_call *call, struct dsec_id sandbox,
+		  const struct dsec_create_opts *opts);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

@@ -174,6 +174,7 @@ enum dsec_op {
 	DSEC_OP_POLICY = 22,	/* payload dsec_wire_policy */
 	DSEC_OP_PHASE = 23,	/* subject; payload dsec_wire_phase */
 	DSEC_OP_FETCHED = 24,	/* payload dsec_wire_fetched */
+	DSEC_OP_FORK = 25,	/* subject; payload dsec_wire_fork; events as of CREATE */
 	DSEC_OP_COUNT,
 	DSEC_OP_REGION = 0x100, /* reserved: sealed memfd by reference; refused */
 	DSEC_OP_STDIO = 0x101,	/* reserved: pipes of the client as an exec's stdio; refused */

@@ -64,6 +64,19 @@ struct dsec_wire_phased {
 	uint64_t reserved[4];
 };
 
+/* So many sandboxes whose files begin as the subject's are. */
+struct dsec_wire_fork {
+	uint32_t size, count; /* 0: one */
+	uint64_t reserved[3];
+};
+
+/* Body of FORK's DONE, where the subject was held still. */
+struct dsec_wire_forked {
+	uint32_t size, reserved0;
+	uint64_t paused_us; /* for so long nobody ran in it */
+	uint64_t reserved[2];
+};
+
 /* A ROW with the subject for each whose task's own it is. */
 struct dsec_wire_fetched {
 	struct dsec_wire_select select; /* its size is this struct's */
@@ -71,6 +84,8 @@ struct dsec_wire_fetched {
 	uint64_t reserved[4];
 };
 
+DSEC__ASSERT(sizeof(struct dsec_wire_fork) == 32);
+DSEC__ASSERT(sizeof(struct dsec_wire_forked) == 32);
 DSEC__ASSERT(sizeof(struct dsec_wire_phase) == 64);
 DSEC__ASSERT(sizeof(struct dsec_wire_phased) == 80);
 DSEC__ASSERT(sizeof(struct dsec_wire_fetched) == 120);

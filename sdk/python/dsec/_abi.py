@@ -1983,6 +1983,17 @@ class Progress(ctypes.Structure):
     ]
 
 
+class Forked(ctypes.Structure):
+    size: int
+    reserved: int
+    paused_us: int
+    _fields_ = [
+        ("size", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("paused_us", ctypes.c_uint64),
+    ]
+
+
 class PolicyOpts(ctypes.Structure):
     size: int
     verb: int
@@ -2097,6 +2108,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "dsec_file_result": FileResult,
     "dsec_file_row": FileRow,
     "dsec_flow": Flow,
+    "dsec_forked": Forked,
     "dsec_forward": Forward,
     "dsec_function_opts": FunctionOpts,
     "dsec_function_row": FunctionRow,
@@ -2263,6 +2275,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         ctypes.POINTER(Call),
         ctypes.POINTER(ImageOpts),
     ]),
+    "dsec_fork": (ctypes.c_int64, [
+        ctypes.c_void_p,
+        ctypes.POINTER(Call),
+        Id,
+        ctypes.POINTER(CreateOpts),
+    ]),
     "dsec_policy": (ctypes.c_int64, [
         ctypes.c_void_p,
         ctypes.POINTER(Call),
@@ -2334,6 +2352,7 @@ class Library:
     dsec_function: Callable[..., int]
     dsec_invoke: Callable[..., int]
     dsec_image: Callable[..., int]
+    dsec_fork: Callable[..., int]
     dsec_policy: Callable[..., int]
     dsec_phase: Callable[..., int]
     dsec_fetched: Callable[..., int]

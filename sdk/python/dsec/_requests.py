@@ -273,6 +273,19 @@ def create(image: str, count: int, *, policy: str | None, backend: str | None,
                    of_kind(_abi.DSEC_EV_CREATED, made_of), keep=keep)
 
 
+def fork(sandbox: str, count: int) -> Request[list[Made | DsecError]]:
+    named, opts = id_of(sandbox), _abi.CreateOpts()
+    fill(opts, count=count)
+
+    def done(event: _abi.Event, items: list[Made | DsecError]) -> list[Made | DsecError]:
+        if not items:
+            check(event, "fork")
+        return items
+
+    return Request("fork", lambda lib, d, call: lib.dsec_fork(d, call, named, opts), done,
+                   of_kind(_abi.DSEC_EV_CREATED, made_of))
+
+
 def destroy(ids: Sequence[str] | None = None, labels: Mapping[str, str] | None = None,
             job: str | None = None) -> Request[None]:
     keep: list[Any] = []

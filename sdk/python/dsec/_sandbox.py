@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, List, Unpack
 
 from dsec import _abi, _file_requests, _policy_requests, _requests
 from dsec._link import Link
 from dsec._process import Process, finish, items, upload
-from dsec._requests import Data, Request, Text
+from dsec._requests import Data, Made, Request, Text
 from dsec._subscription import Subscription
+from dsec.errors import DsecError
 from dsec.options import CALL_OPTIONS, CallOptions, ExecOptions, StartOptions
 from dsec.policies import Phase
 from dsec.values import (ExecInfo, FileInfo, FileResult, Forward, Inspection, Result,
@@ -267,6 +268,12 @@ class Sandbox:
         moved: Phase = finish(self._link, with_options(_policy_requests.phase(
             self.id, name, version, policy, kill_old, cut_flows, allow_degraded), options))
         return moved
+
+    def fork(self, count: int = 1) -> List[Sandbox | DsecError]:
+        """So many more whose files begin as its are now: each a sandbox, or what was in its way."""
+        made: list[Any] = finish(self._link, _requests.fork(self.id, count))
+        return [type(self)(self._link, one.id, one.settings) if isinstance(one, Made) else one
+                for one in made]
 
     def stats(self) -> Usage:
         """What it uses now."""

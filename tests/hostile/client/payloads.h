@@ -26,6 +26,7 @@ struct pack {
 		struct dsec_wire_image image;
 		struct dsec_wire_policy policy;
 		struct dsec_wire_phase phase;
+		struct dsec_wire_fork fork;
 		struct dsec_wire_subscribe subscribe;
 		struct dsec_wire_function function;
 		struct dsec_wire_invoke invoke;

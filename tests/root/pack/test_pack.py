@@ -30,7 +30,7 @@ exec {} "$@"
 def base_make(folder, images):
     """An image of the store, by its own program: a directory is a layer over nothing."""
     root, scratch = folder / "root", folder / "scratch"
-    for name in ("bin", "etc", "root", "tmp", "var/log", "w"):
+    for name in ("bin", "etc", "root", "tmp", "var/log", "w/old"):
         (root / name).mkdir(parents=True)
     (root / "bin/busybox").write_bytes(busybox())
     (root / "bin/busybox").chmod(0o755)
@@ -39,6 +39,7 @@ def base_make(folder, images):
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (root / "etc/of-the-base").write_text("base")
     (root / "w/changed").write_text("of the base")
+    (root / "w/old/of-the-base").write_text("base")
     (root / "tmp").chmod(0o1777)
     scratch.mkdir()
     images.mkdir()
@@ -127,6 +128,7 @@ class PackTest(unittest.TestCase):
         self.sh(one, f"""
             echo new > /w/new; echo changed > /w/changed; rm /etc/of-the-base
             mkdir /w/d; echo twice > /w/d/a; ln /w/d/a /w/d/b; ln -s ../new /w/d/link
+            rm -r /w/old; mkdir /w/old; echo opaque > /w/old/new
             chmod 4755 /w/d/a; mkfifo /w/d/fifo; mkdir /w/.wh..wh..opq; echo x > /w/.wh.passwd
             echo {SECRET} > /w/gone; rm /w/gone; echo {SECRET} > /w/d/a2; echo clean > /w/d/a2
             dd if=/dev/zero of=/w/sparse bs=1 count=1 seek=50000000 2> /dev/null""")
@@ -136,7 +138,7 @@ class PackTest(unittest.TestCase):
         self.assertLess(report["bytes"], 100000)  # the hole is none
         shown = self.good("run", "packed", "--", "sh", "-ec", """
             cat /w/new /w/changed /w/d/a /w/d/b /w/d/link /w/d/a2
-            test ! -e /etc/of-the-base && test ! -e /w/gone && test -p /w/d/fifo
+            test "$(ls /w/old)" = new && test ! -e /etc/of-the-base && test ! -e /w/gone && test -p /w/d/fifo
             test -u /w/d/a && test /w/d/a -ef /w/d/b && ls -A /w && ls -l /w/sparse""")
         self.assertEqual(shown.splitlines()[:6],
                          ["new", "changed", "twice", "twice", "new", "clean"])
@@ -206,6 +208,56 @@ class PackTest(unittest.TestCase):
         self.assertIn("blue/x", self.names(at=self.blue))
         self.assertNotIn("blue/x", self.names(at=self.green))
 
+    # ---- forks ----
+
+    def fork(self, sandbox, count, at=None):
+        made = self.good("fork", sandbox, count, "-q", at=at).split()
+        for one in made:
+            self.addCleanup(self.dsec, "rm", one, at=at)
+        self.assertEqual(len(set(made)), count)
+        return made
+
+    def test_forks_begin_where_their_source_is_and_are_nobody_else(self):
+        one = self.good("create", "base", "-q", "--env", "OF=source", "--ttl", "1h", "--label",
+                        "task=9").strip()
+        self.addCleanup(self.dsec, "rm", one)
+        self.sh(one, "echo written > /w/new; rm /etc/of-the-base; echo of tmp > /tmp/t"
+                     "; sleep 600 > /dev/null 2>&1 &")
+        made = self.fork(one, 3)
+        seen = set()
+        for at, copy in enumerate(made):
+            said = self.sh(copy, f"cat /w/new /tmp/t; echo $OF; test ! -e /etc/of-the-base"
+                                 f"; echo {at} > /w/new; hostname").splitlines()
+            self.assertEqual(said[:3], ["written", "of tmp", "source"])
+            seen.add(said[3])
+            shown = json.loads(self.good("--json", "inspect", copy))
+            self.assertEqual(shown["labels"], {"task": "9"})
+        self.assertEqual(len(seen), 3)  # of host names
+        for at, copy in enumerate(made):
+            self.assertEqual(self.sh(copy, "cat /w/new"), f"{at}\n")
+        self.assertEqual(self.sh(one, "cat /w/new"), "written\n")
+        again, = self.fork(made[1], 1)  # a fork of a fork
+        self.assertEqual(self.sh(again, "cat /w/new /tmp/t"), "1\nof tmp\n")
+        self.assertEqual(self.names() & {"early", "x"}, set())
+        self.assertTrue(eventually(lambda: not [*(self.images / ".fork").iterdir()]))
+        self.assertEqual([name for name in self.names() if "fork" in name], [])
+        self.check_nothing_is_left()
+
+    def test_a_fork_that_fails_leaves_the_source_and_nothing_else(self):
+        one = self.sandbox()
+        self.bad("fork", "00000000000000000000000001", says=["no such sandbox"])
+        theirs = self.sandbox(at=self.green)
+        self.bad("fork", theirs, at=self.blue, says=["no such sandbox"])
+        child = self.begun(one)
+        self.bad("fork", one, says=["refused", "held still"])
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=RUN_S)
+        ran = self.dsec("fork", one, "5000", "-q")  # as many as there is room for, as a create
+        self.assertIn(b"_max", ran.stderr)
+        self.good("rm", *ran.stdout.decode().split())
+        self.check_nothing_came_of_it(one)
+        self.fork(theirs, 1, at=self.green)  # who may not pack may fork
+
     # ---- early ends ----
 
     def begun(self, one, engine=None):
@@ -256,6 +308,7 @@ class PackTest(unittest.TestCase):
         self.assertEqual(made.returncode, 0, made.stderr)
         child = self.begun(made.stdout.decode().strip(), engine)
         engine.stop()
+        child.kill()  # it would wait for another engine
         child.communicate(timeout=RUN_S)
         self.assertIn("nothing is left", engine.log.read_text())
         self.assertEqual([*(self.images / ".import").glob(f"*{engine.instance}*")], [])
