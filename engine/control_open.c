@@ -373,6 +373,8 @@ int control_open(const struct config *config, const struct engine_handover *hand
 		r = tenants_open(&control->node);
 	if (r >= 0)
 		r = sweep_instance(config->instance, control->cgroup_fd);
+	if (r == -EBUSY && serve_forsake(handover->keeper_fd))
+		r = sweep_instance(config->instance, control->cgroup_fd);
 	if (r >= 0)
 		r = node_identify(&control->node);
 	if (r >= 0)

@@ -113,6 +113,8 @@ void io_random(struct io *io, void *ret_bytes, size_t bytes);
 void io_read(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
 /* Of a file, wherever its position is. */
 void io_read_at(struct io *io, struct io_op *op, int fd, const struct io_range *range);
+/* The same by a thread, always: of a file system that may hang, and says that it never waits. */
+void io_read_far(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 void io_write_at(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 /* fdatasync(2), by a thread. */
 void io_sync_data(struct io *io, struct io_op *op, int fd);

@@ -24,6 +24,14 @@ void io_read_at(struct io *io, struct io_op *op, int fd, const struct io_range *
 	io_uring_prep_read(io_sqe_for(io, op), fd, range->buffer, range->bytes, range->offset);
 }
 
+void io_read_far(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	struct io_uring_sqe *sqe = io_sqe_for(io, op);
+
+	io_uring_prep_read(sqe, fd, range->buffer, range->bytes, range->offset);
+	sqe->flags |= IOSQE_ASYNC;
+}
+
 void io_write_at(struct io *io, struct io_op *op, int fd, const struct io_range *range)
 {
 	io_uring_prep_write(io_sqe_for(io, op), fd, range->buffer, range->bytes, range->offset);

@@ -156,7 +156,7 @@ void serve_entry_drop(struct serve_entry *entry)
 		log_error("cache file cannot be removed err=%s, continuing", strerror(-r));
 	entry->serve->bytes -= entry->facts.stored_bytes;
 	entry->facts.stored_bytes = 0;
-	entry->facts.is_whole = false;
+	entry->facts.is_whole = entry->facts.has_table = false;
 }
 
 static struct serve_entry *entry_oldest(const struct serve *serve)
@@ -206,7 +206,9 @@ static void scrub_next(struct serve *serve)
 	}
 	r = map_scrub(serve->cache_fd, &entry->facts, serve->scrub_chunk, SCRUB_CHUNKS);
 	serve->scrub_chunk += SCRUB_CHUNKS;
-	if (r > 0)
+	if (r < 0)
+		log_warning("cache cannot be looked at again err=%s, continuing", strerror(-r));
+	if (r != 0)
 		return;
 	log_error("cache holds other bytes than were fetched chunk=%u users=%u: it is dropped",
 		  serve->scrub_chunk - SCRUB_CHUNKS, entry->users);

@@ -156,10 +156,27 @@ void devices_close(struct devices *devices)
 	free(take_ptr(devices->uses));
 }
 
+static void devices_tell(const struct devices *devices, const struct image *image)
+{
+	uint32_t served = 0, whole = 0;
+
+	for (uint32_t i = 0; i < devices->list.count; i++) {
+		if (!devices->uses[i].entry)
+			continue;
+		if (serve_is_whole(devices->uses[i].entry))
+			whole++;
+		else
+			served++;
+	}
+	log_info("image devices name=\"%s\" here=%u whole=%u served=%u", image->name,
+		 devices->list.count - served - whole, whole, served);
+}
+
 void devices_keep(struct devices *devices, struct image *image)
 {
 	if (!devices->uses)
 		return;
+	devices_tell(devices, image);
 	image->served = calloc(devices->list.count, sizeof *image->served);
 	for (uint32_t i = 0; image->served && i < devices->list.count; i++) {
 		if (!devices->uses[i].entry)

@@ -159,6 +159,8 @@ static void fetch_came(struct remote_read *read, int result)
 
 	if (result == (int)fetch->bytes && sound != all)
 		corrupt_tell(fetch, sound, "remote");
+	if (sound != all)
+		remote_doubt(fetch->server->remote, fetch->served->digest);
 	if (sound != all && !fetch->tries && result != -ETIMEDOUT && result != -ECANCELED) {
 		fetch->tries++;
 		fetch_ask(fetch);
@@ -345,6 +347,8 @@ static void table_came(struct remote_read *read, int result)
 		if (!is_sound)
 			log_error("chunk table has other bytes than its digest says");
 	}
+	if (!is_sound)
+		remote_doubt(table->server->remote, served->chunks);
 	if (!is_sound && !table->tries && result != -ETIMEDOUT && result != -ECANCELED) {
 		digest_take(table->digest, digest); /* it begins anew */
 		table->tries++;

@@ -127,9 +127,23 @@ int serve_connection_open(struct serve *serve, uint32_t shard, const uint8_t *di
 /* ---- engines before ---- */
 
 /* Lost: whoever reads there gets EIO. */
-static void old_drop(struct serve *serve, const char *name)
+static void old_drop(const struct serve *serve, const char *name)
 {
 	(void)keeper_drop(serve->keeper_fd, name); /* then it goes with the keeper */
+}
+
+uint32_t serve_forsake(int keeper_fd)
+{
+	char name[PARKING_NAME_BYTES_MAX + 1];
+	uint32_t at = 0, count = 0;
+
+	while (keeper_name(keeper_fd, at, name) >= 0) {
+		if (!strncmp(name, "fuse.", 5) && keeper_drop(keeper_fd, name) >= 0)
+			count++;
+		else
+			at++;
+	}
+	return count;
 }
 
 static void old_resend(int fuse_fd)
@@ -210,9 +224,13 @@ void serve_connections_close(struct serve *serve)
 	for (uint32_t i = 0; serve->connections && i < serve->node->shard_count; i++) {
 		if (serve->connections[i].fuse_fd < 0)
 			continue;
+		/* Its last descriptor: reads under way fail, or unmounting waits for them. */
+		old_drop(serve, serve->connections[i].name);
 		(void)close(serve->connections[i].fuse_fd);
 		(void)close(serve->connections[i].mount_fd);
 	}
-	for (uint32_t i = 0; i < serve->old_count; i++)
+	for (uint32_t i = 0; i < serve->old_count; i++) {
+		old_drop(serve, serve->old[i].name);
 		(void)close(serve->old[i].fuse_fd);
+	}
 }

@@ -159,6 +159,7 @@ int map_facts_read(int cache_fd, const uint8_t digest[DIGEST_BYTES], struct map_
 	auto_close int fd = file_open(cache_fd, digest, ".map", O_RDONLY);
 	auto_free uint8_t *bits = NULL;
 	struct map_header header;
+	struct map_facts facts;
 	int r = fd < 0 ? fd : header_read(fd, &header);
 
 	if (r < 0)
@@ -171,15 +172,17 @@ int map_facts_read(int cache_fd, const uint8_t digest[DIGEST_BYTES], struct map_
 	r = all_read(fd, bits, bits_bytes(map_chunk_count(header.bytes)), MAP_BITS_AT);
 	if (r < 0)
 		return r;
-	*ret = (struct map_facts){
+	/* `digest` may be in *ret. */
+	facts = (struct map_facts){
 		.bytes = header.bytes,
 		.asked_bytes = header.asked_bytes,
 		.stored_bytes = bits_stored(bits, header.bytes),
 		.has_table = header.has_table,
 	};
-	ret->is_whole = ret->stored_bytes == ret->bytes;
-	memcpy(ret->digest, digest, DIGEST_BYTES);
-	memcpy(ret->chunks, header.chunks, DIGEST_BYTES);
+	facts.is_whole = facts.stored_bytes == facts.bytes;
+	memcpy(facts.digest, header.digest, DIGEST_BYTES);
+	memcpy(facts.chunks, header.chunks, DIGEST_BYTES);
+	*ret = facts;
 	return 0;
 }
 

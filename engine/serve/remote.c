@@ -212,6 +212,12 @@ void remote_cancel(struct remote *remote, struct remote_read *read)
 	timer_renew(remote);
 }
 
+void remote_doubt(struct remote *remote, const uint8_t blob[DIGEST_BYTES])
+{
+	if (remote->class->doubt)
+		remote->class->doubt(remote, blob);
+}
+
 void remote_close(struct remote *remote)
 {
 	if (!remote)

@@ -49,6 +49,8 @@ int remote_open(const char *address, struct shard *shard, struct remote **ret);
 void remote_read(struct remote *remote, struct remote_read *read);
 /* done() follows soon, with -ECANCELED. */
 void remote_cancel(struct remote *remote, struct remote_read *read);
+/* What it holds open of a blob was not what it should be: the next read looks anew. */
+void remote_doubt(struct remote *remote, const uint8_t blob[DIGEST_BYTES]);
 /*
  * Nothing is being read; before io_close(). What was given up and hangs still keeps its memory, and
  * the remote its descriptors, until the process ends.

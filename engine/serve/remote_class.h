@@ -22,6 +22,8 @@ struct remote_class {
 	int (*start)(struct remote *remote, struct remote_read *read);
 	/* Nobody waits for it any more: its buffer is gone when this returns. */
 	void (*drop)(struct remote *remote, struct remote_read *read);
+	/* NULL: it holds nothing of a blob. */
+	void (*doubt)(struct remote *remote, const uint8_t *blob);
 	void (*close)(struct remote *remote);
 };
 

@@ -325,7 +325,7 @@ static void flight_read(struct flight *flight)
 		.bytes = flight->bytes - flight->got,
 		.offset = flight->offset + flight->got,
 	};
-	io_read_at(flight->directory->remote.shard->io, &flight->op, file->fd, &range);
+	io_read_far(flight->directory->remote.shard->io, &flight->op, file->fd, &range);
 }
 
 /* ---- as a remote ---- */
@@ -407,6 +407,19 @@ static void directory_drop(struct remote *remote, struct remote_read *read)
 		flight_free(flight);
 }
 
+static void directory_doubt(struct remote *remote, const uint8_t *blob)
+{
+	struct directory *d = directory_of(remote);
+
+	for (struct file *f = d->files; f < d->files + FILES; f++) {
+		if (f->state != FILE_OPEN || memcmp(f->blob, blob, DIGEST_BYTES) != 0)
+			continue;
+		f->is_bad = true;
+		if (!f->users)
+			file_close(f);
+	}
+}
+
 static void directory_close(struct remote *remote)
 {
 	struct directory *d = directory_of(remote);
@@ -421,5 +434,6 @@ const struct remote_class remote_directory = {
 	.open = directory_open,
 	.start = directory_start,
 	.drop = directory_drop,
+	.doubt = directory_doubt,
 	.close = directory_close,
 };

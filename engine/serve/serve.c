@@ -74,6 +74,11 @@ static bool entry_is_whole(const struct serve_entry *entry)
 	return entry->served ? entry->served->is_whole : entry->facts.is_whole;
 }
 
+bool serve_is_whole(const struct serve_entry *entry)
+{
+	return entry_is_whole(entry);
+}
+
 /* A descriptor for a mount: the cache's own file, or the shard's server. */
 static int entry_open(struct serve_entry *entry)
 {
@@ -123,7 +128,7 @@ static void entry_settle(struct serve_entry *entry)
 	entry->state = ENTRY_RESTING;
 	if (map_facts_read(serve->cache_fd, entry->facts.digest, &entry->facts) < 0) {
 		entry->facts.stored_bytes = 0;
-		entry->facts.is_whole = false;
+		entry->facts.is_whole = entry->facts.has_table = false;
 	}
 }
 

@@ -35,10 +35,17 @@ int serve_open(struct control *control, int keeper_fd, struct serve **ret);
 void serve_close(struct serve *serve);
 /* When the shards run: connections of an engine before go on. */
 void serve_adopt(struct serve *serve);
+/*
+ * What engines before left with the keeper ends, how many: whoever waits there has EIO. When their
+ * mounts cannot go because nobody answers.
+ */
+uint32_t serve_forsake(int keeper_fd);
 /* Now and then: what is used no more goes home, what is too much goes, what rests is looked at. */
 void serve_tick(struct serve *serve);
 /* 0: use->result is there; -EAGAIN: ready() will be called; else no use began. */
 int serve_begin(struct serve *serve, struct serve_use *use);
+/* It is whole: the mount reads the cache's file. */
+bool serve_is_whole(const struct serve_entry *entry);
 /* The mount is gone, or was not made. */
 void serve_put(struct serve_entry *entry);
 

@@ -4,14 +4,19 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 
 import test_image_engine as neighbour
-from importer import mounts_of_our_own
+from gated_remote import GatedRemote
+from importer import libc, mounts_of_our_own, must
+from slow_remote import SlowRemote
 
 SUPER, SLOT_BYTES, BLOCK, CHUNK = 1024, 128, 4096, 64 << 10
 FOOTER_MAGIC = 0x31474D4943455344
@@ -163,7 +168,7 @@ class Remote:
 class ServedTest(unittest.TestCase):
     """Contents are elsewhere: they come chunk by chunk when they are read."""
 
-    options = ()
+    engines = 0
 
     @classmethod
     def setUpClass(cls):
@@ -176,19 +181,31 @@ class ServedTest(unittest.TestCase):
         self.images.mkdir()
         self.remote = Remote(self.folder / "remote")
         self.cache = self.images / "cache"
-        self.engine = None
+        self.engine = self.slow = None
 
-    def start(self, *options):
-        self.engine = neighbour.Engine(self.folder, "serve", self.images, "--remote",
-                                       f"dir:{self.remote.folder}", *options)
+    def start(self, *options, address=None, **how):
+        ServedTest.engines += 1
+        self.engine = neighbour.Engine(self.folder, f"serve{self.engines}", self.images, "--remote",
+                                       address or f"dir:{self.remote.folder}", *options, **how)
         self.addCleanup(self.stop)
         return self.engine
 
     def stop(self):
+        if self.slow:
+            self.slow.open()  # what the kernel reads for an engine is waited for when it ends
         if self.engine:
             engine, self.engine = self.engine, None
             engine.stop()
             self.assertEqual(engine.process.returncode, 0, engine.log.read_text())
+
+    def slow_remote(self):
+        """The remote is a file system that answers reads when it is allowed to."""
+        source = self.folder / "source"
+        source.mkdir()
+        self.slow = SlowRemote(source, self.remote.blobs)
+        self.addCleanup(self.slow.close)
+        self.remote.blobs = source
+        return self.slow
 
     def image(self, name, files):
         """Its metadata is here, its contents are the remote's; the segment's bytes."""
@@ -218,6 +235,274 @@ class ServedTest(unittest.TestCase):
         self.assertTrue(neighbour.eventually(lambda: self.cached() >= len(contents) * 0.9))
         self.assertLessEqual(self.cached(), len(contents) + CHUNK)
 
+    # ---- a remote that lies ----
+
+    def test_every_lie_is_an_error_and_never_other_bytes(self):
+        self.start("--remote-timeout", "3s")
+        for number, (what, lie) in enumerate(LIES.items()):
+            with self.subTest(what):
+                name, data = f"lie{number}", os.urandom(500000)
+                contents = self.image(name, {"data": data})
+                path = self.table if "table" in what else self.segment
+                true, at = path.read_bytes(), contents.find(data) + 200000
+                path.unlink()
+                lie(path, true, at if path == self.segment else 0)
+                begin = time.monotonic()
+                code, sums, said = self.sums(name, "/data")
+                self.assertLess(time.monotonic() - begin, 60 * neighbour.SLOWNESS)
+                self.assertNotEqual(code, 0, what)
+                self.assertEqual(sums, [])
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                path.write_bytes(true)
+                code, sums, said = self.sums(name, "/data")
+                self.assertEqual((code, sums), (0, [sha(data)]), (what, said))
+        self.assertIn("has other bytes than its digest says", self.engine.log.read_text())
+
+    def test_a_remote_that_hangs_is_an_error_in_time_and_harms_nobody_else(self):
+        slow = self.slow_remote()
+        data = os.urandom(500000)
+        self.image("slow", {"data": data})
+        other = os.urandom(100000)
+        self.image("other", {"data": other})
+        self.start("--remote-timeout", "3s")
+        self.assertEqual(self.sums("other", "/data")[1], [sha(other)])
+        sandbox = self.engine.dsec("create", "-q", "slow").stdout.decode().strip()
+        # All of the program, or its pages are what is missing.
+        ran = self.engine.dsec("exec", sandbox, "--", "/bin/busybox", "sha256sum", "/bin/busybox")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        slow.shut()
+        begin = time.monotonic()
+        reader = self.engine.start("exec", sandbox, "--", "/bin/busybox", "sha256sum", "/data")
+        self.assertTrue(slow.waiting.wait(30), "it is asked")
+        code, sums, said = self.sums("other", "/data")
+        self.assertEqual((code, sums), (0, [sha(other)]), (said, "others go on"))
+        out, said = reader.communicate(timeout=60 * neighbour.SLOWNESS)
+        self.assertEqual(out, b"")
+        self.assertIn(b"Input/output error", said)
+        self.assertGreater(time.monotonic() - begin, 1)
+        slow.open()
+        ran = self.engine.dsec("exec", sandbox, "--", "/bin/busybox", "sha256sum", "/data")
+        self.assertEqual(ran.stdout.decode().split()[0], sha(data))
+
+    def test_who_waits_for_contents_is_killed_at_once(self):
+        slow = GatedRemote(self.remote.blobs)
+        self.addCleanup(slow.close)
+        self.image("slow", {"data": os.urandom(500000)})
+        self.start("--remote-timeout", "1h", address=slow.address)
+        sandbox = self.engine.dsec("create", "-q", "slow").stdout.decode().strip()
+        self.engine.dsec("exec", sandbox, "--", "/bin/busybox", "true")
+        slow.shut()
+        reader = self.engine.start("exec", sandbox, "--", "/bin/busybox", "sha256sum", "/data")
+        self.assertTrue(slow.waiting.wait(30), "it is asked")
+        ran = self.engine.dsec("rm", sandbox)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        reader.communicate(timeout=60)
+        self.assertNotEqual(reader.returncode, 0)
+
+    # ---- the cache ----
+
+    def test_the_cache_stays_within_its_bytes_and_reads_stay_right(self):
+        limit = 4 << 20
+        images = {f"many{n}": os.urandom(900000) for n in range(8)}
+        for name, data in images.items():
+            self.image(name, {"data": data})
+        self.start("--image-cache", "4M")
+        for _ in range(2):
+            for name, data in images.items():
+                code, sums, said = self.sums(name, "/data")
+                self.assertEqual((code, sums), (0, [sha(data)]), said)
+                self.assertLessEqual(self.cached(), limit)
+        # Nobody has them any more: room is made for others.
+        for name in images:
+            (self.images / f"{name}.erofs").unlink()
+        kept = {path.name for path in self.cache.glob("*.data")}
+
+        def room_is_made():
+            room_is_made.count += 1
+            data = os.urandom(900000)
+            self.image(f"more{room_is_made.count}", {"data": data})
+            self.assertEqual(self.sums(f"more{room_is_made.count}", "/data")[1], [sha(data)])
+            self.assertLessEqual(self.cached(), limit)
+            return kept - {path.name for path in self.cache.glob("*.data")}
+        room_is_made.count = 0
+        self.assertTrue(neighbour.eventually(room_is_made), list(self.cache.iterdir()))
+
+    def test_what_the_next_engine_finds_is_checked_before_it_is_shown(self):
+        files = {f"file{n}": os.urandom(300000) for n in range(4)}
+        contents = self.image("kept", files)
+        sums = [sha(data) for data in files.values()]
+        names = [f"/{name}" for name in files]
+        self.start()
+        self.assertEqual(self.sums("kept", *names[:2])[1], sums[:2])
+        self.assertTrue(neighbour.eventually(self.synced))
+        os.kill(self.engine.child(), signal.SIGKILL)
+        self.assertTrue(neighbour.eventually(lambda: self.sums("kept", *names[:1])[1] == sums[:1]))
+        self.stop()
+        # The disk changed a byte, and cut nothing off.
+        path = next(self.cache.glob("*.data"))
+        at = contents.find(files["file1"]) + 100000
+        with open(path, "r+b") as file:
+            file.seek(at)
+            file.write(bytes([contents[at] ^ 1]))
+        self.start()
+        self.assertEqual(self.sums("kept", *names)[1], sums)
+        self.assertIn("where=cache", self.engine.log.read_text())
+        self.stop()
+        for damage in (b"", b"garbage" * 1000):
+            next(self.cache.glob("*.map")).write_bytes(damage)
+            self.start()
+            self.assertEqual(self.sums("kept", *names)[1], sums)
+            self.stop()
+
+    def synced(self):
+        """Some bits are written: of what is in the cache."""
+        return any(any(path.read_bytes()[4096:4100]) for path in self.cache.glob("*.map"))
+
+    def test_a_segment_that_is_whole_needs_no_remote(self):
+        data = os.urandom(300000)
+        contents = self.image("whole", {"data": data})
+        self.start()
+        self.engine.dsec("run", "whole", "--", "/bin/busybox", "cat", "/data", "/bin/busybox")
+        self.assertTrue(neighbour.eventually(lambda: "whole=1" in self.status("whole")))
+        self.segment.unlink()
+        self.table.unlink()
+        self.assertEqual(self.sums("whole", "/data")[1], [sha(data)])
+        self.assertEqual(next(self.cache.glob("*.data")).read_bytes(), contents)
+
+    def status(self, name):
+        """What the log says of the devices of an image that is mounted anew."""
+        path = self.images / f"{name}.erofs"
+        copy = path.with_suffix(".new")
+        copy.write_bytes(path.read_bytes())
+        copy.rename(path)
+        self.assertTrue(neighbour.eventually(lambda: self.sums(name, "/bin/busybox")[0] == 0))
+        lines = [line for line in self.engine.log.read_text().splitlines() if "devices" in line]
+        return lines[-1] if lines else ""
+
+    def test_a_full_disk_costs_the_cache_and_not_the_read(self):
+        data = os.urandom(3 << 20)
+        self.image("full", {"data": data})
+        self.cache.mkdir()
+        must(libc.mount(b"none", str(self.cache).encode(), b"tmpfs", 0, b"size=1M"))
+        self.addCleanup(libc.umount2, str(self.cache).encode(), 2)
+        self.start()
+        for _ in range(2):
+            code, sums, said = self.sums("full", "/data")
+            self.assertEqual((code, sums), (0, [sha(data)]), said)
+        self.assertTrue(neighbour.eventually(
+            lambda: "not cached=" in self.engine.log.read_text()))
+        self.stop()
+
+    def test_a_second_engine_is_told_that_the_cache_is_anothers(self):
+        self.image("shared", {"data": os.urandom(100000)})
+        self.start()
+        second = neighbour.Engine(self.folder, "second", self.images, "--remote",
+                                  f"dir:{self.remote.folder}")
+        self.addCleanup(second.stop)
+        self.assertIn("another engine has it", second.log.read_text())
+        ran = second.dsec("run", "shared", "--", "/bin/busybox", "true")
+        self.assertEqual(ran.returncode, 125, ran.stderr)
+        self.assertIn(b"not on this node", ran.stderr)
+
+    def test_what_an_earlier_time_began_with_comes_before_it_is_asked_for(self):
+        data = os.urandom(2 << 20)
+        self.image("listed", {"data": data})
+        self.start()
+        self.assertEqual(self.sums("listed", "/data")[1], [sha(data)])
+        self.stop()
+        self.assertEqual(len(list(self.cache.glob("*.list"))), 1)
+        for end in ("data", "map"):
+            next(self.cache.glob(f"*.{end}")).unlink()
+        self.start()
+        ran = self.engine.dsec("run", "listed", "--", "/bin/busybox", "true")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertTrue(neighbour.eventually(lambda: self.cached() >= len(data)), self.cached())
+
+    # ---- engines that end ----
+
+    def blocked_reader(self, data):
+        """A thread in the middle of a read that nobody answers; what it got goes into a list."""
+        slow = GatedRemote(self.remote.blobs)
+        self.addCleanup(slow.close)
+        self.image("slow", {"data": data})
+        self.start("--remote-timeout", "10m", address=slow.address, lives_on=True)
+        sandbox = self.engine.dsec("create", "-q", "slow").stdout.decode().strip()
+        ran = self.engine.dsec("exec", "-d", sandbox, "--", "/bin/busybox", "sleep", "1000")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        file = open(self.inside("sleep") / "root/data", "rb", buffering=0)
+        self.addCleanup(file.close)
+        slow.shut()
+        got = []
+
+        def read():
+            try:
+                got.append(b"".join(iter(lambda: file.read(1 << 20), b"")))
+            except OSError as error:
+                got.append(error.errno)
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        self.assertTrue(slow.waiting.wait(30), "it is asked")
+        return slow, thread, got
+
+    def inside(self, name):
+        found = []
+
+        def look():
+            for path in Path("/proc").glob("[0-9]*"):
+                try:
+                    words = (path / "cmdline").read_bytes().split(b"\0")
+                    if name.encode() in words and (path / "root/data").exists():
+                        found.append(path)
+                except OSError:
+                    continue
+            return found
+        self.assertTrue(neighbour.eventually(look))
+        return found[0]
+
+    def test_a_reader_has_right_bytes_after_its_engine_was_killed(self):
+        data = os.urandom(1 << 20)
+        slow, thread, got = self.blocked_reader(data)
+        os.kill(self.engine.child(), signal.SIGKILL)
+        self.assertTrue(neighbour.eventually(
+            lambda: "of an engine before goes on" in self.engine.log.read_text()),
+            self.engine.log.read_text())
+        self.assertEqual(got, [])
+        slow.open()
+        thread.join(timeout=60 * neighbour.SLOWNESS)
+        self.assertFalse(thread.is_alive(), self.engine.log.read_text())
+        self.assertEqual([g if isinstance(g, int) else sha(g) for g in got], [sha(data)])
+
+    def test_a_reader_is_told_at_once_when_engine_and_keeper_are_gone(self):
+        slow, thread, got = self.blocked_reader(os.urandom(1 << 20))
+        engine, self.engine = self.engine, None
+        child = engine.child()
+        engine.process.kill()
+        os.kill(child, signal.SIGKILL)
+        engine.process.wait(timeout=60)
+        thread.join(timeout=30 * neighbour.SLOWNESS)
+        self.assertFalse(thread.is_alive())
+        self.assertEqual(got, [5], "EIO")
+        slow.open()
+        os.close(engine.lifeline)
+        subprocess.run([neighbour.DSECD, "--uninstall", "--instance", engine.instance],
+                       capture_output=True, timeout=60, check=False)
+
+
+def flipped(path, true, at):
+    path.write_bytes(true[:at] + bytes([true[at] ^ 1]) + true[at + 1:])
+
+
+LIES = {
+    "a byte differs": flipped,
+    "it is cut off": lambda path, true, at: path.write_bytes(true[:at]),
+    "it is missing": lambda path, true, at: None,
+    "it is a folder": lambda path, true, at: path.mkdir(),
+    "it is a pipe": lambda path, true, at: os.mkfifo(path),
+    "it is another": lambda path, true, at: path.write_bytes(os.urandom(len(true))),
+    "a byte of the table differs": flipped,
+    "the table is cut off": lambda path, true, at: path.write_bytes(true[:len(true) - 1]),
+    "the table is missing": lambda path, true, at: None,
+}
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -53,10 +53,14 @@ def busybox():
     raise unittest.SkipTest("no static busybox here: apt-get install busybox-static")
 
 
+def end_with_us():
+    libc.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 class Engine:
     """One of our own; `stop` ends it in order."""
 
-    def __init__(self, folder, name, images, *options):
+    def __init__(self, folder, name, images, *options, lives_on=False):
         self.folder, self.images = folder, images
         self.instance = f"{name}-{os.getpid()}"
         self.socket = folder / f"{name}.sock"
@@ -67,8 +71,9 @@ class Engine:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [DSECD, "--instance", self.instance, "--socket", self.socket, "--images", images,
-                 "--ready-fd", str(writer), "--lifeline", str(lifeline), "--shards", "2",
-                 "--sandboxes-max", "64", *options],
+                 "--ready-fd", str(writer), "--shards", "2", "--sandboxes-max", "64",
+                 *(() if lives_on else ("--lifeline", str(lifeline))), *options],
+                preexec_fn=end_with_us if lives_on else None,
                 pass_fds=[writer, lifeline], stdout=log, stderr=log)
         os.close(writer)
         os.close(lifeline)
