@@ -57,7 +57,7 @@ static const struct op_info ops[DSEC_OP_COUNT] = {
 	[DSEC_OP_PHASE] = { "phase", TARGET_SUBJECT, sizeof(struct dsec_wire_phase), phase_part,
 			    .cancel = NULL },
 	[DSEC_OP_FORK] = { "fork", TARGET_SUBJECT, sizeof(struct dsec_wire_fork), fork_part,
-			   fork_part_cancel },
+			   .cancel = fork_part_cancel },
 	[DSEC_OP_CREDIT] = { "credit", TARGET_TICKET, 0, credit_part, .cancel = NULL,
 			     .for_everyone = true },
 };
