@@ -50,9 +50,10 @@ static const struct command commands[] = {
 	  "call a function: verdict and output; register, list and remove functions" },
 	{ "image", VERB_IMAGE, verb_image,
 	  "import|ls|inspect IMAGE|rm IMAGE...|compose IMAGE...|gc|verify IMAGE|push IMAGE FILE|"
-	  "pull FILE|pack ID|hotset IMAGE",
+	  "pull FILE|pack ID|build IMAGE|hotset IMAGE",
 	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME... | compose NAME PART... | "
-	  "gc | verify [NAME] | push NAME TARGET | pull SOURCE NAME | pack ID --name NAME | hotset",
+	  "gc | verify [NAME] | push NAME TARGET | pull SOURCE NAME | pack ID --name NAME | "
+	  "build NAME --image BASE -- PROGRAM | hotset",
 	  "bring images in, make them of others, list, check and remove them" },
 	{ "policy", VERB_POLICY, verb_policy,
 	  "check FILE|load FILE|show POLICY|ls|diff POLICY POLICY|rm POLICY...",

@@ -7,13 +7,15 @@
 #include <string.h>
 
 #include "sdk/cli/cleanup.h"
+#include "sdk/cli/copy.h"
 #include "sdk/cli/json.h"
+#include "sdk/cli/select.h"
 #include "sdk/cli/subverb.h"
 #include "sdk/cli/table.h"
 #include "sdk/cli/values.h"
 #include "sdk/cli/verbs.h"
 
-enum { PARTS_MAX = 128 };
+enum { PARTS_MAX = 128, BUILD = 1 << 16 /* no verb of the op */ };
 enum { LS_NAME, LS_DIGEST, LS_BYTES, LS_FILES, LS_AGE, LS_USERS };
 
 static const struct column columns[] = {
@@ -236,9 +238,21 @@ static int pull_run(struct session *session, const struct subverb *sub, char **a
 
 static int pack_run(struct session *session, const struct subverb *sub, char **arguments, int count)
 {
+	struct dsec_id sandbox;
+
 	(void)sub;
 	(void)count;
-	return image_pack(session, arguments[0]);
+	if (select_one(session, arguments[0], &sandbox) < 0)
+		return EXIT_TROUBLE;
+	return image_pack(session, sandbox, session->options->name);
+}
+
+static int build_run(struct session *session, const struct subverb *sub, char **arguments,
+		     int count)
+{
+	(void)sub;
+	(void)count;
+	return image_build(session, arguments[0]);
 }
 
 static const struct subverb subverbs[] = {
@@ -253,6 +267,7 @@ static const struct subverb subverbs[] = {
 	{ "push", "a NAME and a TARGET", 2, 2, named_run, DSEC_IMAGE_PUSH },
 	{ "pull", "a SOURCE and a NAME", 2, 2, pull_run, DSEC_IMAGE_PULL },
 	{ "pack", "one sandbox's ID", 1, 1, pack_run, DSEC_IMAGE_PACK },
+	{ "build", "a NAME", 1, 1, build_run, BUILD },
 	{ "hotset", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_HOTSET },
 };
 
@@ -260,14 +275,21 @@ static int refuse(struct session *session, const struct subverb *sub)
 {
 	const struct options *options = session->options;
 	const bool import = sub->code == DSEC_IMAGE_IMPORT, pack = sub->code == DSEC_IMAGE_PACK;
+	const bool build = sub->code == BUILD;
 
 	if ((import || pack) != (options->name != NULL))
 		return session_refuse(session,
 				      import || pack ? "image %s wants --name NAME" :
 						       "--name does not belong to image %s",
 				      sub->name);
-	if (!pack && (options->wipe || options->scan_file || options->scans.count))
-		return session_refuse(session, "--wipe, --scan and --scan-file are of image pack");
+	if (!pack && !build && (options->wipe || options->scan_file || options->scans.count))
+		return session_refuse(session,
+				      "--wipe, --scan and --scan-file are of image pack and build");
+	if (build && (!options->image || !options->command_count))
+		return session_refuse(session, "image build wants --image BASE, and -- PROGRAM");
+	if (!build && (options->image || options->copies.count || options->env.count ||
+		       options->policy || options->network))
+		return session_refuse(session, "image %s makes no sandbox", sub->name);
 	if ((options->layer && !import && !pack) ||
 	    (options->dry_run && sub->code != DSEC_IMAGE_GC) ||
 	    (options->zstd && sub->code != DSEC_IMAGE_PUSH) ||
@@ -277,7 +299,7 @@ static int refuse(struct session *session, const struct subverb *sub)
 			"image %s: --layer is of import and pack, --dry-run of gc, --zstd of "
 			"push, --lazy of pull and verify",
 			sub->name);
-	return 0;
+	return build ? copies_check(session) : 0;
 }
 
 int verb_image(const struct options *options)

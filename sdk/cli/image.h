@@ -36,8 +36,10 @@ int image_import(struct session *session, const char *text);
 /* What else takes its time; `what`: "image gc". Returns the exit status. */
 int image_job(struct session *session, const struct dsec_image_opts *opts, const char *what);
 
-/* `dsec image pack`, of the sandbox that `id` names. Returns the exit status. */
-int image_pack(struct session *session, const char *id);
+/* `dsec image pack`, as `name`. Returns the exit status. */
+int image_pack(struct session *session, struct dsec_id sandbox, const char *name);
+/* `dsec image build NAME`. As above. */
+int image_build(struct session *session, const char *name);
 
 /* A job's report for people; false: it has to be shown as it is. */
 bool image_report_print(FILE *out, uint32_t verb, const json_t *report);

@@ -1,6 +1,7 @@
 /*
- * `dsec image pack`: rules and canaries as the engine wants them. Called by image.c. Must hold: a
- * line of a file of canaries is one as it stands, but for its end; an empty one is none.
+ * `dsec image pack`: rules and canaries as the engine wants them. Called by image.c and
+ * image_build.c. Must hold: a line of a file of canaries is one as it stands, but for its end; an
+ * empty one is none.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +10,6 @@
 
 #include "sdk/cli/cleanup.h"
 #include "sdk/cli/image.h"
-#include "sdk/cli/select.h"
 
 enum { WORDS_MAX = 256 };
 
@@ -88,12 +88,13 @@ static int canaries_add(struct words *words, const struct options *options)
 	return r;
 }
 
-int image_pack(struct session *session, const char *id)
+int image_pack(struct session *session, struct dsec_id sandbox, const char *name)
 {
 	const struct options *options = session->options;
 	struct dsec_image_opts opts = { .size = sizeof(opts),
 					.verb = DSEC_IMAGE_PACK,
-					.name = options->name,
+					.name = name,
+					.sandbox = sandbox,
 					.flags = options->layer ? DSEC_IMAGE_LAYER : 0 };
 	__attribute__((cleanup(words_done))) struct words words = { .count = 0 };
 	int r;
@@ -108,7 +109,5 @@ int image_pack(struct session *session, const char *id)
 		return session_fail_error(session, r, "scan-file", strerror(-r));
 	opts.layers = words.items;
 	opts.layer_count = words.count;
-	if (select_one(session, id, &opts.sandbox) < 0)
-		return EXIT_TROUBLE;
 	return image_job(session, &opts, "image pack");
 }

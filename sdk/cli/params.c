@@ -59,7 +59,8 @@ static const struct param params[] = {
 	{ "timeout", 0, PARAM_TIME, VERB_ALL, FIELD(timeout_ms), 1, DAY_MS, "TIME",
 	  "run, exec: of the program (10m; at most 24h); others: of the request" },
 	{ "help", 0, PARAM_ON, VERB_ALL, FIELD(help), 0, 0, NULL, "say this, and end" },
-	{ "image", 0, PARAM_TEXT, MADE, FIELD(image), 0, 0, "IMAGE", "in place of the argument" },
+	{ "image", 0, PARAM_TEXT, MADE | VERB_IMAGE, FIELD(image), 0, 0, "IMAGE",
+	  "in place of the argument; image build: what it begins with" },
 	{ "register", 0, PARAM_TEXT, VERB_CALL, FIELD(registers), 0, 0, "NAME",
 	  "make a function of the image and program that follow" },
 	{ "image", 0, PARAM_TEXT, VERB_CALL, FIELD(image), 0, 0, "IMAGE", "register: its image" },
@@ -88,19 +89,19 @@ static const struct param params[] = {
 	{ "lazy", 0, PARAM_ON, VERB_IMAGE, FIELD(lazy), 0, 0, NULL,
 	  "pull: contents come when they are read; verify: they may be missing" },
 	{ "wipe", 0, PARAM_TEXT, VERB_IMAGE, FIELD(wipe), 0, 0, "RULES",
-	  "pack: left out: rules and /GLOBs with commas, \"all\" (the default), \"none\"" },
+	  "pack, build: left out: rules and /GLOBs with commas, \"all\" (the default), \"none\"" },
 	{ "scan", 0, PARAM_TEXTS, VERB_IMAGE, FIELD(scans), 0, 0, "CANARY",
-	  "pack: refused where this is in it; may be repeated" },
+	  "pack, build: refused where this is in it; may be repeated" },
 	{ "scan-file", 0, PARAM_TEXT, VERB_IMAGE, FIELD(scan_file), 0, 0, "FILE",
-	  "pack: the same, one a line" },
+	  "pack, build: the same, one a line" },
 	{ "job", 0, PARAM_TEXT,
 	  MADE | VERB_PS | VERB_RM | VERB_STATS | VERB_CHANGE | VERB_FETCHED | VERB_EVENTS |
 		  VERB_TOP,
 	  FIELD(job), 0, 0, "JOB", "give, or select by, the label job=JOB" },
 	{ "path", 0, PARAM_TEXT, VERB_FETCHED, FIELD(path), 0, 0, "PATH",
 	  "what they were seen to fetch, as git.example/owner/name/@v/list" },
-	{ "policy", 0, PARAM_TEXT, MADE | VERB_PHASE | VERB_CALL, FIELD(policy), 0, 0, "POLICY",
-	  "what it may do: a policy's name; see dsec policy ls" },
+	{ "policy", 0, PARAM_TEXT, MADE | VERB_PHASE | VERB_CALL | VERB_IMAGE, FIELD(policy), 0, 0,
+	  "POLICY", "what it may do: a policy's name; see dsec policy ls" },
 	{ "effective", 0, PARAM_ON, VERB_POLICY | VERB_CREATE, FIELD(effective), 0, 0, NULL,
 	  "each rule, with those of what is extended, and how it is enforced here" },
 	{ "version", 0, PARAM_NUMBER, VERB_POLICY, FIELD(policy_version), 1, UINT32_MAX, "N",
@@ -113,7 +114,7 @@ static const struct param params[] = {
 	  "cut the connections of what runs on" },
 	{ "phase-version", 0, PARAM_NUMBER, VERB_EXEC, FIELD(in_phase), 1, INT64_MAX, "N",
 	  "only if the sandbox is in the phase of this version" },
-	{ "network", 0, PARAM_CHOICE, MADE, FIELD(network), 0, 0,
+	{ "network", 0, PARAM_CHOICE, MADE | VERB_IMAGE, FIELD(network), 0, 0,
 	  "none|private|egress-unpoliced|shared",
 	  "shared by default: loopback in a namespace of many; or unix sockets only; a namespace "
 	  "of its own; that and a way out without a policy" },
@@ -160,11 +161,11 @@ static const struct param params[] = {
 	  "destroy the sandbox when the program ended: the default" },
 	{ "keep", 0, PARAM_ON, VERB_RUN, FIELD(keep), 0, 0, NULL,
 	  "leave it running: dsec exec uses it, dsec rm removes it" },
-	{ "env", 'e', PARAM_PAIRS, MADE | VERB_EXEC | VERB_CALL, FIELD(env), 0, 0, "NAME=VALUE",
-	  "environment; may be repeated" },
+	{ "env", 'e', PARAM_PAIRS, MADE | VERB_EXEC | VERB_CALL | VERB_IMAGE, FIELD(env), 0, 0,
+	  "NAME=VALUE", "environment; may be repeated" },
 	{ "env-file", 0, PARAM_TEXTS, MADE | VERB_EXEC, FIELD(env_files), 0, 0, "FILE",
 	  "the same from a file, a line each; --env is over it" },
-	{ "cp-in", 0, PARAM_TEXTS, MADE, FIELD(copies), 0, 0, "SOURCE:TARGET",
+	{ "cp-in", 0, PARAM_TEXTS, MADE | VERB_IMAGE, FIELD(copies), 0, 0, "SOURCE:TARGET",
 	  "a file or folder into it first, as cp does; may be repeated" },
 	{ "backend", 0, PARAM_TEXT, MADE, FIELD(backend), 0, 0, "BACKEND",
 	  "what it is made of: container" },
@@ -474,6 +475,8 @@ static int leading_of(enum verb verb, const struct options *options)
 {
 	if (verb == VERB_RUN)
 		return options->image ? 0 : 1;
+	if (verb == VERB_IMAGE)
+		return options->argument_count && !strcmp(*options->arguments, "build") ? 2 : -1;
 	return verb == VERB_EXEC ? 1 : -1;
 }
 

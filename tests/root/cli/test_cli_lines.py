@@ -213,7 +213,7 @@ class LinesTest(EngineFixture):
         self.assertEqual(self.good("ps", "-q").split(), [sandbox])
 
     def test_what_is_promised_and_not_there_yet_is_refused_by_name(self):
-        for words in (("pause",), ("resume",), ("fork",), ("job",), ("replay",),
+        for words in (("pause",), ("resume",), ("job",), ("replay",),
                       ("run", "--phase=x", "small")):
             ran = self.ask(*words)
             self.assertEqual((ran.returncode, ran.stdout), (125, b""), words)
@@ -248,7 +248,7 @@ class LinesTest(EngineFixture):
             (("cp", "/etc/hostname", f"{one}:/no/x"), rf"cp to {one}:/no/x failed: .*"),
             (("file", "stat", f"{one}:/", "-r"), r"--recursive belongs to file rm"),
             (("file", "mv", f"{one}:/"), r"file mv wants ID:PATH and PATH"),
-            (("image", "fetch"), r"image fetch: there is import, ls, inspect, rm, compose, gc, verify, push, pull, pack and hotset"),
+            (("image", "fetch"), r"image fetch: there is import, ls, inspect, rm, compose, gc, verify, push, pull, pack, build and hotset"),
             (("image", "rm", "a\x1b[31m"), r"a\\x1b\[31m invalid: .*"),
             (("image", "import", "dir:/none", "--name", "x"), r"/none: No such file or directory"),
             (("image", "import", f"tar:{__file__}", "--name", "x"), r"import invalid: .*\(Bad message\).*"),

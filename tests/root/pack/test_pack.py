@@ -208,6 +208,34 @@ class PackTest(unittest.TestCase):
         self.assertIn("blue/x", self.names(at=self.blue))
         self.assertNotIn("blue/x", self.names(at=self.green))
 
+    # ---- builds ----
+
+    def test_a_build_is_a_program_in_a_sandbox_and_a_clean_image(self):
+        (self.folder / "copied").write_text("copied in")
+        there = self.good("ps", "-q")
+        said = self.good("image", "build", "built", "--image", "base", "--cp-in",
+                         f"{self.folder / 'copied'}:/w/copied", "--env", "OF=build", "--",
+                         "sh", "-ec", "echo $OF; cat /w/copied > /w/made; echo x > /tmp/left")
+        self.addCleanup(self.dsec, "image", "rm", "built")
+        self.assertTrue(said.startswith("build\n"), said)
+        self.assertEqual(self.good("run", "built", "--", "sh", "-c", "cat /w/made; ls -A /tmp"),
+                         "copied in")
+        self.assertEqual(self.good("ps", "-q"), there)
+
+    def test_a_build_that_fails_has_its_status_and_leaves_nothing(self):
+        there = self.good("ps", "-q")
+        ran = self.dsec("image", "build", "broken", "--image", "base", "--", "sh", "-c", "exit 7")
+        self.assertEqual(ran.returncode, 7, ran.stderr)
+        ran = self.dsec("image", "build", "broken", "--image", "base", "--scan", SECRET, "--",
+                        "sh", "-c", f"echo {SECRET} > /w/x")
+        self.assertEqual(ran.returncode, 125)
+        self.assertIn(b"/w/x", ran.stderr)
+        self.bad("image", "build", "broken", "--", "true", says=["--image BASE"])
+        self.bad("image", "build", "broken", "--image", "base", says=["PROGRAM"])
+        self.assertNotIn("broken", self.names())
+        self.assertEqual(self.good("ps", "-q"), there)
+        self.check_nothing_is_left()
+
     # ---- forks ----
 
     def fork(self, sandbox, count, at=None):
