@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -272,11 +273,35 @@ static void proc_probe(const struct check_context *context, struct check_result 
 		result_mount(result, "proc", r < 0 ? r : -r);
 }
 
+static void fuse_probe(const struct check_context *context, struct check_result *result)
+{
+	auto_close int device = open("/dev/fuse", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	auto_close int mount = -1;
+	char number[16];
+	const char *const options[] = { "fd", number,	  "rootmode", "40555", "user_id",
+					"0",  "group_id", "0",	      NULL };
+
+	(void)context;
+	if (device < 0) {
+		result_mount(result, "/dev/fuse", -errno);
+		return;
+	}
+	(void)snprintf(number, sizeof number, "%d", device);
+	mount = mount_make("fuse", options);
+	if (mount < 0)
+		result_mount(result, "fuse", mount);
+	else
+		check_ok(result, "mounted");
+}
+
 const struct check_probe check_mount_probes[] = {
 	{ "tmpfs", true, 0, tmpfs_probe, "sandboxes have nothing to write to",
 	  "use a kernel with CONFIG_TMPFS" },
 	{ "erofs-file", true, 0, erofs_probe, "no image can be mounted",
 	  "use Linux 6.12 with CONFIG_EROFS_FS and EROFS_FS_BACKED_BY_FILE; modprobe erofs" },
+	{ "fuse", false, 0, fuse_probe,
+	  "with --remote no image can be used whose contents are elsewhere",
+	  "modprobe fuse, or use a kernel with CONFIG_FUSE_FS" },
 	{ "idmapped-erofs", true, 0, idmap_probe, "files of images belong to no one in sandboxes",
 	  "use Linux 6.12" },
 	{ "overlay", true, 0, overlay_probe, "no sandbox has a root",

@@ -78,6 +78,17 @@ def rooted(folder, files):
     return folder
 
 
+def needs_fuse():
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+    except OSError as error:
+        raise unittest.SkipTest(f"/dev/fuse: {error.strerror}") from error
+
+
+# A guest under emulation tries what depends on the kernel; the rest is the engine's own.
+not_emulated = unittest.skipIf(neighbour.SLOWNESS > 1, "the kernel has no part in it")
+
+
 class DevicesTest(unittest.TestCase):
     """All segments are here: the kernel reads their files."""
 
@@ -117,6 +128,7 @@ class DevicesTest(unittest.TestCase):
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertEqual(ran.stdout.decode().split()[0], hashlib.sha256(self.data).hexdigest())
 
+    @not_emulated
     def test_a_tag_that_is_no_digest_is_refused(self):
         for number, text in enumerate(("../../../etc/passwd", "A" * 64, "")):
             image = bytearray(self.image)
@@ -130,6 +142,7 @@ class DevicesTest(unittest.TestCase):
         self.put("missing", image)
         self.refused("missing", "not on this node", "f" * 64)
 
+    @not_emulated
     def test_a_segment_of_another_size_or_kind_is_refused(self):
         image = bytearray(self.image)
         struct.pack_into("<I", image, self.slot + 64, len(self.contents) // BLOCK + 1)
@@ -144,6 +157,7 @@ class DevicesTest(unittest.TestCase):
             ran = self.sha(f"kind{number}")
             self.assertEqual(ran.returncode, 125, (number, ran.stdout))
 
+    @not_emulated
     def test_a_table_beyond_the_file_is_refused(self):
         image = bytearray(self.image)
         struct.pack_into("<H", image, SUPER + 86, 1000)
@@ -172,6 +186,7 @@ class ServedTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
+        needs_fuse()
         mounts_of_our_own()
 
     def setUp(self):
@@ -237,6 +252,7 @@ class ServedTest(unittest.TestCase):
 
     # ---- a remote that lies ----
 
+    @not_emulated
     def test_every_lie_is_an_error_and_never_other_bytes(self):
         self.start("--remote-timeout", "3s")
         for number, (what, lie) in enumerate(LIES.items()):
@@ -258,6 +274,7 @@ class ServedTest(unittest.TestCase):
                 self.assertEqual((code, sums), (0, [sha(data)]), (what, said))
         self.assertIn("has other bytes than its digest says", self.engine.log.read_text())
 
+    @not_emulated
     def test_a_remote_that_hangs_is_an_error_in_time_and_harms_nobody_else(self):
         slow = self.slow_remote()
         data = os.urandom(500000)
@@ -301,6 +318,7 @@ class ServedTest(unittest.TestCase):
 
     # ---- the cache ----
 
+    @not_emulated
     def test_the_cache_stays_within_its_bytes_and_reads_stay_right(self):
         limit = 4 << 20
         images = {f"many{n}": os.urandom(900000) for n in range(8)}
@@ -327,6 +345,7 @@ class ServedTest(unittest.TestCase):
         room_is_made.count = 0
         self.assertTrue(neighbour.eventually(room_is_made), list(self.cache.iterdir()))
 
+    @not_emulated
     def test_what_the_next_engine_finds_is_checked_before_it_is_shown(self):
         files = {f"file{n}": os.urandom(300000) for n in range(4)}
         contents = self.image("kept", files)
@@ -358,6 +377,7 @@ class ServedTest(unittest.TestCase):
         """Some bits are written: of what is in the cache."""
         return any(any(path.read_bytes()[4096:4100]) for path in self.cache.glob("*.map"))
 
+    @not_emulated
     def test_a_segment_that_is_whole_needs_no_remote(self):
         data = os.urandom(300000)
         contents = self.image("whole", {"data": data})
@@ -379,6 +399,7 @@ class ServedTest(unittest.TestCase):
         lines = [line for line in self.engine.log.read_text().splitlines() if "devices" in line]
         return lines[-1] if lines else ""
 
+    @not_emulated
     def test_a_full_disk_costs_the_cache_and_not_the_read(self):
         data = os.urandom(3 << 20)
         self.image("full", {"data": data})
@@ -393,6 +414,7 @@ class ServedTest(unittest.TestCase):
             lambda: "not cached=" in self.engine.log.read_text()))
         self.stop()
 
+    @not_emulated
     def test_a_second_engine_is_told_that_the_cache_is_anothers(self):
         self.image("shared", {"data": os.urandom(100000)})
         self.start()
@@ -404,6 +426,7 @@ class ServedTest(unittest.TestCase):
         self.assertEqual(ran.returncode, 125, ran.stderr)
         self.assertIn(b"not on this node", ran.stderr)
 
+    @not_emulated
     def test_what_an_earlier_time_began_with_comes_before_it_is_asked_for(self):
         data = os.urandom(2 << 20)
         self.image("listed", {"data": data})
@@ -472,6 +495,7 @@ class ServedTest(unittest.TestCase):
         self.assertFalse(thread.is_alive(), self.engine.log.read_text())
         self.assertEqual([g if isinstance(g, int) else sha(g) for g in got], [sha(data)])
 
+    @not_emulated
     def test_a_reader_is_told_at_once_when_engine_and_keeper_are_gone(self):
         slow, thread, got = self.blocked_reader(os.urandom(1 << 20))
         engine, self.engine = self.engine, None
