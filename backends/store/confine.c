@@ -24,6 +24,14 @@
 
 #define CAPABILITY(name) (1ull << CAP_##name)
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
 enum {
 	CPU_S_MAX = 6 * 3600,
 	MEMORY_BYTES_MAX = 2000 << 20, /* of its control group, too: group.c */
@@ -175,7 +183,7 @@ static int limits_set(void)
 
 	if (r >= 0)
 		r = limit(RLIMIT_CORE, 0);
-#ifndef __SANITIZE_ADDRESS__
+#ifndef SANITIZED /* its shadow is larger */
 	if (r >= 0)
 		r = limit(RLIMIT_AS, MEMORY_BYTES_MAX);
 #endif

@@ -22,7 +22,7 @@ enum {
 	BUCKET_PLACES = 31,
 	PROBES = 4,
 	BUCKETS_FIRST = 256,
-	GROW_TIMES = 4,
+	GROW_TIMES = 2,
 	GROW_TRIES = 8,
 };
 
@@ -34,7 +34,9 @@ struct slot {
 };
 
 struct bucket {
-	uint64_t magic, reserved[6];
+	uint64_t magic;
+	uint64_t passed; /* it was full once: what belongs here may be in the next */
+	uint64_t reserved[5];
 	struct slot slots[BUCKET_PLACES];
 	uint8_t rest[BUCKET_BYTES - 56 - BUCKET_PLACES * sizeof(struct slot)];
 };
@@ -127,20 +129,18 @@ int index_find(const struct index *index, const uint8_t file[DIGEST_BYTES], stru
 		return -ENOENT;
 	for (uint64_t i = 0, at = bucket_of(index, file); i < PROBES; i++) {
 		int r = bucket_read(index, (at + i) % index->buckets, &bucket);
-		bool full = true;
 
 		if (r < 0)
 			return r == -EBADMSG ? -ENOENT : r;
 		for (unsigned k = 0; k < BUCKET_PLACES; k++) {
 			const struct slot *slot = &bucket.slots[k];
 
-			full &= slot->sum != 0;
 			if (slot_is_used(slot) && !memcmp(slot->place.file, file, DIGEST_BYTES)) {
 				*ret = slot->place;
 				return 0;
 			}
 		}
-		if (!full)
+		if (!bucket.passed)
 			break;
 	}
 	return -ENOENT;
@@ -169,6 +169,12 @@ static int place_add(const struct index *index, const struct place *place)
 			}
 			if (!used && !slot)
 				slot = one;
+		}
+		if (!slot && !bucket.passed) {
+			bucket.passed = 1;
+			r = bucket_write(index, (at + i) % index->buckets, &bucket);
+			if (r < 0)
+				return r;
 		}
 		if (!slot)
 			continue;
