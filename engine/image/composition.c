@@ -191,6 +191,7 @@ static int failure_read(struct composing *composing)
 		/* Of the store's own: no part is missing, nor is there one that is no image. */
 		return frame.error == ENOENT || frame.error == ENODATA ? -EBADMSG : -frame.error;
 	}
+	log_error("image compose failed key=%s: the process did not say why", composing->key);
 	return -EPIPE;
 }
 

@@ -176,6 +176,26 @@ class CompositionsTest(unittest.TestCase):
         self.assertEqual(self.says("base+broken", "cat /tools/broken"), ["1"])
         self.assertTrue(neighbour.eventually(lambda: not self.engine.groups()))
 
+    def test_a_program_that_fails_or_hangs_is_told_of_and_leaves_nothing(self):
+        program, mark = self.folder / "program", self.folder / "mark"
+        program.write_text(f"#!/bin/sh\n[ -e {mark} ] || {{ : >{mark}; exit 1; }}\nexec sleep 300\n")
+        program.chmod(0o755)
+        self.tool_make("hangs", "1")
+        self.seal(hangs=self.folder / "hangs")
+        engine = neighbour.Engine(self.folder, "hangtest", self.images, "--store-program", program)
+        try:
+            ran = engine.dsec("run", "base+hangs", "--", "/bin/busybox", "true")
+            self.assertIn("was killed: see the log", ran.stderr.decode())
+            self.assertTrue(neighbour.eventually(lambda: not engine.groups()))
+            run = engine.start("run", "base+hangs", "--", "/bin/busybox", "true")
+            self.assertTrue(neighbour.eventually(engine.groups))
+        finally:
+            engine.stop()
+        run.kill()  # it waits for an engine that comes back
+        run.communicate(timeout=neighbour.RUN_S)
+        self.assertEqual(engine.process.returncode, 0, engine.log.read_text())
+        self.assertEqual(list((self.images / ".import").glob("*hangtest*")), [])
+
     def test_a_composition_may_have_a_name(self):
         made = self.engine.dsec("image", "compose", "team/all", "base", "workspace", "tool")
         self.assertEqual(made.returncode, 0, made.stderr)
