@@ -387,10 +387,12 @@ policy_run() {
 		rates = collections.defaultdict(list)
 		for row in map(json.loads, open(sys.argv[1])):
 		    rates[row["scenario"].rpartition("-")[0]].append(row["rate_per_s"])
-		base = statistics.median(rates["default-none"])
+		base = rates["default-none"]
 		for name, all in rates.items():
-		    rate = statistics.median(all)
-		    print(f"{name}: {rate:.0f} sandboxes a second, {100 * rate / base:.0f} % of default-none")
+		    shares = sorted(100 * one / other for one, other in zip(all, base))
+		    print(f"{name}: {statistics.median(all):.0f} sandboxes a second, "
+		          f"{statistics.median(shares):.0f} % of default-none, the median of {len(shares)} pairs "
+		          f"({shares[0]:.0f} to {shares[-1]:.0f} %)")
 	END
 	timeout --foreground -k 10 300 "$build/tests/root/guard/bench_policy" || fail "bench_policy"
 	[[ -z $json ]] || cat "$run/policy.json" >>"$json"
