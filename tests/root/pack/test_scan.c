@@ -450,7 +450,7 @@ Test(scan, a_canary_is_refused_wherever_it_is_and_never_told)
 	put(&u, "d/clean", "canary-012345678");
 	cr_assert_eq(scan_run(&u), 0);
 	fd = put_file(&u, "d/file", "", 0);
-	cr_assert_eq(pwrite(fd, canary, strlen(canary), (256 << 10) - 5), strlen(canary));
+	cr_assert_eq(pwrite(fd, canary, strlen(canary), (256 << 10) - 5), (ssize_t)strlen(canary));
 	close(fd);
 	expect_refused(&u, -EKEYREJECTED, "/d/file",
 		       "canary 1 is in its contents, as it is, at byte");
