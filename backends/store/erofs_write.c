@@ -165,18 +165,19 @@ static void put_xattrs(struct writer *writer, const struct tree_node *node)
 static void put_chunks(struct writer *writer, const struct tree_node *node,
 		       const struct erofs_shape *shape)
 {
-	const struct tree_extent *extent = writer->tree->extents + node->extent;
-	const struct tree_extent *end = extent + node->extents;
+	const struct tree_extent *extents = writer->tree->extents; /* NULL: no file has any */
+	uint32_t at = node->extent, end = at + node->extents;
 
 	for (uint32_t i = 0; i < shape->chunks; i++) {
 		struct erofs_chunk chunk = { .block = EROFS_NO_BLOCK };
 		uint64_t block = (uint64_t)i << shape->chunk_bits;
 
-		while (extent < end && (uint64_t)extent->file_block + extent->blocks <= block)
-			extent++;
-		if (extent < end && extent->file_block <= block) {
-			chunk.device = (uint16_t)writer->devices[extent->segment];
-			chunk.block = extent->block + (uint32_t)(block - extent->file_block);
+		while (at < end && (uint64_t)extents[at].file_block + extents[at].blocks <= block)
+			at++;
+		if (at < end && extents[at].file_block <= block) {
+			chunk.device = (uint16_t)writer->devices[extents[at].segment];
+			chunk.block =
+				extents[at].block + (uint32_t)(block - extents[at].file_block);
 		}
 		put(writer, &chunk, sizeof chunk);
 	}

@@ -174,7 +174,7 @@ static void xattrs_check(const struct image *image, const struct inode *inode,
 
 	cr_assert_eq(bytes != 0, opaque || want != TREE_NONE);
 	while (bytes && at < inode->behind) {
-		const struct tree_xattr *xattr = &tree->xattrs[want];
+		const struct tree_xattr *xattr = opaque ? NULL : &tree->xattrs[want];
 		unsigned name_bytes = (unsigned)number_at(image, at, 1);
 		unsigned value_bytes = (unsigned)number_at(image, at + 2, 2);
 		char name[300];
@@ -213,11 +213,14 @@ static void contents_check(const struct image *image, const struct inode *inode,
 		uint64_t at = index + (block >> bits) * 8;
 		uint32_t device = (uint32_t)number_at(image, at + 2, 2);
 		uint32_t where = (uint32_t)number_at(image, at + 4, 4);
-		const struct tree_extent *has = tree->extents + node->extent + extent;
+		const struct tree_extent *has = NULL;
 		char tag[DIGEST_HEX_BYTES];
 
-		while (extent < node->extents && has->file_block + has->blocks <= block)
-			has = tree->extents + node->extent + ++extent;
+		for (; extent < node->extents; extent++) {
+			has = &tree->extents[node->extent + extent];
+			if (has->file_block + has->blocks > block)
+				break;
+		}
 		if (extent == node->extents || has->file_block > block) {
 			cr_assert_eq(where, UINT32_MAX, "no hole at %llu",
 				     (unsigned long long)block);
