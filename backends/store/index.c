@@ -44,14 +44,16 @@ struct bucket {
 _Static_assert(sizeof(struct place) == 112, "no padding");
 _Static_assert(sizeof(struct bucket) == BUCKET_BYTES, "one block of the disk");
 
-/* FNV: against what is torn, not against anybody. */
+/* Of FNV's kind, by words: against what is torn, not against anybody. */
 static uint64_t place_sum(const struct place *place)
 {
-	const uint8_t *bytes = (const uint8_t *)place;
-	uint64_t sum = 0xcbf29ce484222325ull;
+	uint64_t words[sizeof *place / sizeof(uint64_t)], sum = 0xcbf29ce484222325ull;
 
-	for (size_t i = 0; i < sizeof *place; i++)
-		sum = (sum ^ bytes[i]) * 0x100000001b3ull;
+	memcpy(words, place, sizeof words);
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		sum = (sum ^ words[i]) * 0x100000001b3ull;
+		sum ^= sum >> 29;
+	}
 	return sum | 1;
 }
 

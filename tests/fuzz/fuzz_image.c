@@ -11,8 +11,25 @@
 #include <unistd.h>
 
 #include "backends/image.h"
+#include "backends/store/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void segments_check(int fd, int of_record)
+{
+	struct tree_segment *segments = NULL;
+	uint32_t count = 0;
+	int r = image_segments_read(fd, &segments, &count);
+
+	assert(r >= 0 || r == -ENODATA || r == -EBADMSG);
+	assert((r == -ENODATA) == (of_record == -ENODATA));
+	assert(count <= TREE_SEGMENTS_MAX);
+	for (uint32_t i = 0; i < count; i++) {
+		assert(segments[i].bytes);
+		assert(!(segments[i].bytes % TREE_BLOCK_BYTES));
+	}
+	free(segments);
+}
 
 static void record_check(int fd)
 {
@@ -32,6 +49,7 @@ static void record_check(int fd)
 	} else {
 		assert(r == -ENODATA || r == -EBADMSG);
 	}
+	segments_check(fd, r);
 	free(text);
 	free(record);
 }
