@@ -514,7 +514,12 @@ static void client_received(struct io_op *op, int res)
 static void client_late(struct timer *timer)
 {
 	struct client *client = container_of(timer, struct client, deadline);
+	struct shard *shard = client->shard;
 
+	/* While the control thread is at it, it is we who are late. */
+	if (client->is_away &&
+	    timer_set(&shard->timers, timer, io_now_ns(shard->io) + HANDSHAKE_NS) >= 0)
+		return;
 	(void)shutdown(client->fd, SHUT_RDWR); /* its receive ends, and with it the client */
 }
 
