@@ -116,6 +116,7 @@ void io_read_at(struct io *io, struct io_op *op, int fd, const struct io_range *
 /* The same by a thread, always: of a file system that may hang, and says that it never waits. */
 void io_read_far(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 void io_write_at(struct io *io, struct io_op *op, int fd, const struct io_range *range);
+void io_write_far(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 /* fdatasync(2), by a thread. */
 void io_sync_data(struct io *io, struct io_op *op, int fd);
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);

@@ -37,6 +37,14 @@ void io_write_at(struct io *io, struct io_op *op, int fd, const struct io_range 
 	io_uring_prep_write(io_sqe_for(io, op), fd, range->buffer, range->bytes, range->offset);
 }
 
+void io_write_far(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	struct io_uring_sqe *sqe = io_sqe_for(io, op);
+
+	io_uring_prep_write(sqe, fd, range->buffer, range->bytes, range->offset);
+	sqe->flags |= IOSQE_ASYNC;
+}
+
 void io_sync_data(struct io *io, struct io_op *op, int fd)
 {
 	io_uring_prep_fsync(io_sqe_for(io, op), fd, IORING_FSYNC_DATASYNC);

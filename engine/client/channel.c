@@ -47,6 +47,7 @@ int channel_new(const struct channel_options *o, struct channel **ret)
 	channel->client = o->client;
 	channel->client_id = o->client_id;
 	channel->tenant = o->tenant;
+	channel->is_own = o->is_own;
 	channel->number = o->number;
 	channel->is_stream = o->is_stream;
 	channel->doorbell_fd = o->doorbell_fd;

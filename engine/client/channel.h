@@ -28,6 +28,7 @@ enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 128 << 10 };
 struct channel {
 	struct shard *shard;
 	struct tenant *tenant;
+	bool is_own; /* as of the request */
 	struct client *client; /* of its home shard: only its constants are read here */
 	uint32_t number;
 	bool closing, broken, settled, is_awake, is_announced, is_backlogged;
@@ -72,6 +73,7 @@ struct channel_options {
 	struct client *client;
 	uint64_t client_id;
 	struct tenant *tenant;
+	bool is_own;
 	uint32_t number;
 	bool is_stream;
 	char *memory; /* of the whole mapping */

@@ -51,6 +51,7 @@ struct client {
 	struct mail *place; /* among clients_max */
 	uint32_t door;
 	struct tenant *tenant; /* NULL: it has not shown who it is */
+	bool is_own;	       /* of root, or of the engine's own uid */
 	uint64_t id;
 	struct dsec_ring_hello hello;
 	struct dsec_ring_step step;
@@ -259,6 +260,7 @@ static int client_make_channels(struct client *client)
 			.client = client,
 			.client_id = client->id,
 			.tenant = client->tenant,
+			.is_own = client->is_own,
 			.number = i,
 			.is_stream = client->hello.transport == DSEC_TRANSPORT_STREAM,
 			.memory = client->memory.base,
@@ -322,7 +324,7 @@ static int client_seal(struct client *client)
 	return client_memory_seal(&client->memory);
 }
 
-static struct identity client_identify(const struct client *client)
+static struct identity client_identify(struct client *client)
 {
 	struct ucred peer = { .uid = UINT32_MAX };
 	socklen_t bytes = sizeof peer;
@@ -336,6 +338,7 @@ static struct identity client_identify(const struct client *client)
 	/* It fails for no unix socket; nobody has the uid that stands there then. */
 	(void)getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
 	caller.uid = peer.uid;
+	client->is_own = peer.uid == 0 || peer.uid == geteuid();
 	return tenant_identify(client->shard->node, &caller);
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
+#include "engine/base/log.h"
 #include "engine/exec/exec_state.h"
 #include "engine/exec/exec_wish.h"
 #include "engine/events/news.h"
@@ -20,7 +21,8 @@
 #include "engine/shard.h"
 #include "engine/tenant/tenancy.h"
 
-enum { READ_BYTES = 16 << 10 };
+enum { READ_BYTES = 16 << 10, QUIET_LIMIT_MS = 1000 };
+#define NS_PER_MS 1000000ull
 
 static struct exec *exec_of(struct flow *f)
 {
@@ -228,6 +230,18 @@ static bool exec_is_quiet(const struct exec *exec)
 	return quiet;
 }
 
+/* A thread reads or writes, and one of its programs has the pipe's lock: see engine/base/pipe.h. */
+static void quiet_is_late(struct timer *timer)
+{
+	struct exec *exec = container_of(timer, struct exec, limit);
+
+	log_warning("exec holds its streams id=%u.%llx exec=%llu, ended without the rest",
+		    exec->shard->number, (unsigned long long)exec->sandbox->id.lo,
+		    (unsigned long long)exec->number);
+	if (!exec->over)
+		exec_conclude(exec, 0);
+}
+
 void exec_input_stop(struct exec *exec)
 {
 	static const struct status over = { .code = DSEC_FAILED,
@@ -246,6 +260,7 @@ void exec_op_settled(struct exec *exec)
 	if (!exec->quieting || !exec_is_quiet(exec))
 		return;
 	exec->quieting = false;
+	timer_clear(&exec->shard->timers, &exec->limit);
 	flow_resume(&exec->flow, 0);
 }
 
@@ -255,11 +270,15 @@ static int stop_ops(struct flow *f)
 
 	exec->stopping = true;
 	for (int i = 0; i < EXEC_STREAMS; i++)
-		if (exec->streams[i].reading)
-			io_cancel(f->host->io, &exec->streams[i].op);
-	exec_input_stop(exec); /* input_quiet() */
+		(void)exec_stream_stop(&exec->streams[i]); /* asked below */
+	exec_input_stop(exec);				   /* input_quiet() */
 	exec->quieting = !exec_is_quiet(exec);
-	return exec->quieting ? FLOW_WAIT : FLOW_NEXT;
+	if (!exec->quieting)
+		return FLOW_NEXT;
+	exec->limit.expired = quiet_is_late;
+	(void)timer_set(&exec->shard->timers, &exec->limit, /* the heap has room for it */
+			io_now_ns(exec->shard->io) + QUIET_LIMIT_MS * NS_PER_MS);
+	return FLOW_WAIT;
 }
 
 static int drain(struct flow *f)

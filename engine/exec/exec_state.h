@@ -18,6 +18,7 @@
 
 #include "backends/backend.h"
 #include "engine/base/flow.h"
+#include "engine/base/pipe.h"
 #include "engine/base/timer.h"
 #include "engine/exec/capture.h"
 #include "engine/exec/exec_reader.h"
@@ -38,7 +39,8 @@ enum {
 };
 
 struct stream {
-	struct io_op op;
+	struct pipe_op pipe;
+	struct io_op op; /* in place of it, of a terminal */
 	struct exec *exec;
 	struct capture capture;
 	uint64_t tail_wish; /* of the tail; more may be kept for readers */
@@ -47,6 +49,7 @@ struct stream {
 	bool is_held;	  /* not read, for want of a reader that goes on */
 	bool is_terminal; /* does not wait, and stays open to the exec's end: see exec_tty.c */
 	bool is_hung_up;  /* nobody has the other end open now */
+	uint32_t drained; /* of what was left at the end */
 	char *buffer;
 };
 
@@ -146,6 +149,11 @@ void exec_time_end(struct exec *exec);
 
 /* Reads what comes, as far as readers let it; nothing happens where it is read already. */
 void exec_stream_read(struct stream *stream);
+/*
+ * It is over: no read waits for bytes any more, and what a pipe still has is taken. True: a read is
+ * in flight, and exec_op_settled() follows.
+ */
+bool exec_stream_stop(struct stream *stream);
 /* Whatever is in the pipe now, without waiting; then its end goes to the shard's sinks. */
 void exec_stream_finish(struct stream *stream);
 /* It wrote more than it may: nothing more is read before its end. */
@@ -161,7 +169,7 @@ void exec_tty_open(struct exec *exec, int master_fd);
 void exec_tty_await(struct stream *stream);
 /* Nobody has it open, which may be for good, or until somebody opens it again. */
 void exec_tty_left(struct stream *stream);
-/* What can be read now; as preadv2(2) of a pipe. */
+/* What can be read now; -1: nothing. */
 ssize_t exec_tty_read(struct stream *stream, size_t bytes);
 /* Hung up for good. True: it was, or there is none; else the flow goes on when it is. */
 bool exec_tty_close(struct exec *exec);

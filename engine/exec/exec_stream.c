@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "engine/base/cleanup.h"
@@ -24,9 +23,17 @@ static void stream_close(struct stream *stream)
 	stream->fd = -1;
 }
 
-static void stream_got(struct io_op *op, int res)
+/*
+ * At its end: others may hold the other end and write on, so no more than a reader that keeps up
+ * can still be told in full.
+ */
+static uint32_t drained_max(const struct stream *stream)
 {
-	struct stream *stream = container_of(op, struct stream, op);
+	return stream->exec->readers ? EXEC_PIPE_BYTES : DRAIN_BYTES_MAX;
+}
+
+static void stream_got(struct stream *stream, int res)
+{
 	struct exec *exec = stream->exec;
 
 	stream->reading = false;
@@ -38,6 +45,7 @@ static void stream_got(struct io_op *op, int res)
 		/* Nobody is told of it any more. */
 	} else if (res > 0) {
 		capture_add(&stream->capture, stream->buffer, (size_t)res);
+		stream->drained += exec->stopping ? (uint32_t)res : 0;
 		exec->output_ns = io_now_ns(exec->shard->io);
 		if (exec_output_is_over(exec) && exec->started && !exec->run_over)
 			exec_kill(exec, DSEC_OUTPUT_LIMIT);
@@ -48,10 +56,54 @@ static void stream_got(struct io_op *op, int res)
 		else
 			stream_close(stream);
 	}
-	if (exec->stopping)
-		exec_op_settled(exec);
-	else
+	if (!exec->stopping)
 		exec_stream_read(stream);
+	else if (!exec_stream_stop(stream))
+		exec_op_settled(exec);
+}
+
+static void terminal_got(struct io_op *op, int res)
+{
+	stream_got(container_of(op, struct stream, op), res);
+}
+
+static void pipe_got(struct pipe_op *op, int res)
+{
+	stream_got(container_of(op, struct stream, pipe), res);
+}
+
+static void stream_begin(struct stream *stream, uint32_t bytes)
+{
+	struct io *io = stream->exec->shard->io;
+
+	stream->reading = true;
+	if (stream->is_terminal) {
+		stream->op.done = terminal_got;
+		io_read(io, &stream->op, stream->fd, stream->buffer, bytes);
+		return;
+	}
+	stream->pipe.io = io;
+	stream->pipe.done = pipe_got;
+	pipe_read(&stream->pipe, stream->fd, stream->buffer, bytes);
+}
+
+bool exec_stream_stop(struct stream *stream)
+{
+	enum pipe_state state;
+
+	if (stream->reading && stream->is_terminal)
+		io_cancel(stream->exec->shard->io, &stream->op);
+	else if (stream->reading)
+		pipe_cancel(&stream->pipe);
+	if (stream->reading || stream->fd < 0 || stream->is_terminal)
+		return stream->reading;
+	state = pipe_state(stream->fd);
+	if (state == PIPE_ENDED)
+		stream_close(stream);
+	else if (state == PIPE_HAS_BYTES && !stream->exec->over &&
+		 stream->drained < drained_max(stream))
+		stream_begin(stream, READ_BYTES);
+	return stream->reading;
 }
 
 static void turn_comes(struct timer *timer)
@@ -100,10 +152,7 @@ void exec_stream_read(struct stream *stream)
 	stream->is_held = false;
 	if (!takes_turn(exec))
 		return;
-	stream->reading = true;
-	stream->op.done = stream_got;
-	io_read(exec->shard->io, &stream->op, stream->fd, stream->buffer,
-		room < READ_BYTES ? (uint32_t)room : READ_BYTES);
+	stream_begin(stream, room < READ_BYTES ? (uint32_t)room : READ_BYTES);
 }
 
 bool exec_output_is_over(const struct exec *exec)
@@ -123,34 +172,23 @@ bool exec_is_held_back(const struct exec *exec)
 	return false;
 }
 
-/*
- * Others may hold the other end and write on: no more than a reader that keeps up can still be told
- * in full.
- */
-static void stream_drain(struct stream *stream)
+/* What a terminal still has; a pipe was drained until it was empty. */
+static void terminal_drain(struct stream *stream)
 {
-	size_t drained = 0, drained_max = stream->exec->readers ? EXEC_PIPE_BYTES : DRAIN_BYTES_MAX;
-
-	while (drained < drained_max) {
-		struct iovec part = { stream->buffer, READ_BYTES };
-		ssize_t n = stream->is_terminal ? exec_tty_read(stream, READ_BYTES) :
-						  preadv2(stream->fd, &part, 1, -1, RWF_NOWAIT);
+	while (stream->drained < drained_max(stream)) {
+		ssize_t n = exec_tty_read(stream, READ_BYTES);
 
 		if (n < 0)
 			return;
-		if (n == 0) {
-			stream_close(stream);
-			return;
-		}
 		capture_add(&stream->capture, stream->buffer, (size_t)n);
-		drained += (size_t)n;
+		stream->drained += (uint32_t)n;
 	}
 }
 
 void exec_stream_finish(struct stream *stream)
 {
-	if (stream->fd >= 0 && !stream->exec->over)
-		stream_drain(stream);
+	if (stream->fd >= 0 && stream->is_terminal && !stream->exec->over)
+		terminal_drain(stream);
 	if (stream->fd >= 0 && !stream->is_terminal)
 		sink_take(stream->exec->shard, take_fd(&stream->fd));
 	free(stream->buffer);

@@ -72,9 +72,9 @@ static void sinks_tick(struct timer *timer)
 				io_now_ns(shard->io) + TICK_NS); /* as above */
 }
 
-static void sink_got(struct io_op *op, int res)
+static void sink_got(struct pipe_op *op, int res)
 {
-	struct sink *sink = container_of(op, struct sink, op);
+	struct sink *sink = container_of(op, struct sink, pipe);
 
 	sink->reading = false;
 	if (res > 0 || res == -EINTR || res == -EAGAIN) {
@@ -88,8 +88,9 @@ static void sink_got(struct io_op *op, int res)
 static void sink_read(struct sink *sink)
 {
 	sink->reading = true;
-	sink->op.done = sink_got;
-	io_read(sink->shard->io, &sink->op, sink->fd, sink->shard->sinks.scrap, SCRAP_BYTES);
+	sink->pipe.io = sink->shard->io;
+	sink->pipe.done = sink_got;
+	pipe_read(&sink->pipe, sink->fd, sink->shard->sinks.scrap, SCRAP_BYTES);
 }
 
 /* The oldest that waits for bytes: its next ones meet nobody. */
@@ -101,7 +102,7 @@ static void sinks_shrink(struct sinks *sinks)
 		if (sink->reading)
 			oldest = sink;
 	if (oldest)
-		io_cancel(oldest->shard->io, &oldest->op);
+		pipe_cancel(&oldest->pipe);
 }
 
 void sink_take(struct shard *shard, int fd)

@@ -8,14 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/base/io.h"
+#include "engine/base/pipe.h"
 #include "engine/base/timer.h"
 
 struct shard;
 
 /* Of one stream. */
 struct sink {
-	struct io_op op;
+	struct pipe_op pipe;
 	struct shard *shard;
 	int fd;
 	bool reading;

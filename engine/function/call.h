@@ -10,6 +10,7 @@
 #include "backends/backend.h"
 #include "dsec/ring.h"
 #include "engine/base/flow.h"
+#include "engine/base/pipe.h"
 #include "engine/base/io.h"
 #include "engine/base/timer.h"
 #include "engine/function/call_set.h"
@@ -37,7 +38,7 @@ struct invocation {
 };
 
 struct call_stream {
-	struct io_op op;
+	struct pipe_op pipe;
 	struct call *call;
 	int fd; /* -1: closed */
 	bool is_reading;

@@ -77,9 +77,9 @@ static void stream_took(struct call_stream *stream, size_t bytes)
 
 static void stream_read(struct call_stream *stream);
 
-static void stream_got(struct io_op *op, int res)
+static void stream_got(struct pipe_op *op, int res)
 {
-	struct call_stream *stream = container_of(op, struct call_stream, op);
+	struct call_stream *stream = container_of(op, struct call_stream, pipe);
 	struct call *call = stream->call;
 
 	stream->is_reading = false;
@@ -107,9 +107,10 @@ static void stream_read(struct call_stream *stream)
 		return;
 	}
 	stream->is_reading = true;
-	stream->op.done = stream_got;
-	io_read(call->shard->io, &stream->op, stream->fd, stream->bytes + stream->count,
-		(uint32_t)stream_free(stream));
+	stream->pipe.io = call->shard->io;
+	stream->pipe.done = stream_got;
+	pipe_read(&stream->pipe, stream->fd, stream->bytes + stream->count,
+		  (uint32_t)stream_free(stream));
 }
 
 void call_output_read(struct call *call)
@@ -130,7 +131,7 @@ bool call_output_stop(struct call *call)
 {
 	for (int i = 0; i < CALL_STREAMS; i++)
 		if (call->streams[i].is_reading)
-			io_cancel(call->shard->io, &call->streams[i].op);
+			pipe_cancel(&call->streams[i].pipe);
 	return output_is_quiet(call);
 }
 

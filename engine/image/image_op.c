@@ -225,6 +225,7 @@ static const struct image_rule {
 	bool takes_sandbox;
 	bool names_images; /* its texts do */
 	bool is_nodes;	   /* of all images, or of files of this machine: not a tenant's */
+	bool names_paths;  /* of this machine: the engine opens them as who it is */
 } rules[] = {
 	[DSEC_IMAGE_IMPORT] = { .job = "import",
 				.flags = DSEC_IMAGE_LAYER,
@@ -246,6 +247,7 @@ static const struct image_rule {
 				.takes_name = true,
 				.is_nodes = true },
 	[DSEC_IMAGE_PUSH] = { .job = "push",
+			      .names_paths = true,
 			      .flags = DSEC_IMAGE_ZSTD,
 			      .texts_least = 1,
 			      .texts_most = 1,
@@ -253,6 +255,7 @@ static const struct image_rule {
 			      .needs_name = true,
 			      .is_nodes = true },
 	[DSEC_IMAGE_PULL] = { .job = "pull",
+			      .names_paths = true,
 			      .flags = DSEC_IMAGE_LAZY,
 			      .texts_least = 1,
 			      .texts_most = 1,
@@ -407,6 +410,9 @@ static struct status image_check(const struct part *part, struct image_words *re
 	if (!s.code && rule->is_nodes &&
 	    (part->shard->node->tenant_count > 1 || part->request->tenant->is_everyone))
 		s = image_denied("of this engine's operator alone, where it has several tenants");
+	if (!s.code && rule->names_paths && !part->request->is_own)
+		s = image_denied(
+			"it names paths of this machine: for root and the engine's own uid");
 	return s.code ? s : texts_take(part, rule, ret);
 }
 

@@ -151,10 +151,8 @@ static void inlet_await_room(struct inlet *inlet)
 	io_poll_once(inlet->io, &inlet->op, inlet->fd, POLLOUT);
 }
 
-static void inlet_wrote(struct io_op *op, int res)
+static void inlet_wrote(struct inlet *inlet, int res)
 {
-	struct inlet *inlet = container_of(op, struct inlet, op);
-
 	if (inlet_is_stopped(inlet))
 		return;
 	if (res == -EAGAIN) {
@@ -179,12 +177,29 @@ static void inlet_wrote(struct io_op *op, int res)
 	inlet_pump(inlet);
 }
 
+static void terminal_wrote(struct io_op *op, int res)
+{
+	inlet_wrote(container_of(op, struct inlet, op), res);
+}
+
+static void pipe_wrote(struct pipe_op *op, int res)
+{
+	inlet_wrote(container_of(op, struct inlet, pipe), res);
+}
+
 static void inlet_write(struct inlet *inlet)
 {
+	const char *bytes = inlet->chunk + inlet->at;
+
 	inlet->writing = true;
-	inlet->op.done = inlet_wrote;
-	io_write(inlet->io, &inlet->op, inlet->fd, inlet->chunk + inlet->at,
-		 inlet->bytes - inlet->at);
+	if (inlet->is_terminal) {
+		inlet->op.done = terminal_wrote;
+		io_write(inlet->io, &inlet->op, inlet->fd, bytes, inlet->bytes - inlet->at);
+		return;
+	}
+	inlet->pipe.io = inlet->io;
+	inlet->pipe.done = pipe_wrote;
+	pipe_write(&inlet->pipe, inlet->fd, bytes, inlet->bytes - inlet->at);
 }
 
 /* ---- taking ---- */
@@ -289,8 +304,10 @@ bool inlet_stop(struct inlet *inlet, const struct status *over)
 	if (!inlet->over.code)
 		inlet->over = *over;
 	inlet_refuse_all(inlet);
-	if (inlet->writing)
+	if (inlet->writing && inlet->is_terminal)
 		io_cancel(inlet->io, &inlet->op);
+	else if (inlet->writing)
+		pipe_cancel(&inlet->pipe);
 	return !inlet->writing;
 }
 

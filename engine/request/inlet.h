@@ -9,13 +9,15 @@
 #include <stdint.h>
 
 #include "engine/base/io.h"
+#include "engine/base/pipe.h"
 #include "engine/request/status.h"
 
 struct part;
 
 struct inlet {
 	struct io *io;
-	struct io_op op;
+	struct pipe_op pipe;
+	struct io_op op; /* in place of it, of a terminal */
 	int fd;		 /* ours until the stream's end; -1: closed */
 	uint64_t offset; /* of the first byte that was not taken */
 	char *chunk;	 /* taken, and being written from `at` on */

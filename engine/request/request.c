@@ -569,6 +569,7 @@ void request_begin(struct channel *channel, const struct dsec_ring_request *entr
 	request->channel = channel;
 	request->client = channel->client_id;
 	request->tenant = channel->tenant;
+	request->is_own = channel->is_own;
 	request->home = home;
 	request->next = channel->requests;
 	if (request->next)

@@ -83,6 +83,7 @@ struct request {
 	} body;
 	uint64_t client; /* identity of the connection: for on_disconnect */
 	struct tenant *tenant;
+	bool is_own; /* its client is root, or has the engine's own uid */
 };
 
 /*

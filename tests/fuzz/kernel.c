@@ -177,6 +177,16 @@ void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint3
 				   .bytes = bytes });
 }
 
+void io_read_far(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_read(io, op, fd, range->buffer, range->bytes); /* a pipe has no position */
+}
+
+void io_write_far(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_write(io, op, fd, range->buffer, range->bytes);
+}
+
 void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes)
 {
 	op_submit(io, op,

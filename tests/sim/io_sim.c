@@ -275,6 +275,16 @@ void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint3
 	op_submit(io, op, (struct world_op){ WORLD_WRITE, fd, (void *)(uintptr_t)buffer, bytes });
 }
 
+void io_read_far(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_read(io, op, fd, range->buffer, range->bytes); /* all are as slow as the world likes */
+}
+
+void io_write_far(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_write(io, op, fd, range->buffer, range->bytes);
+}
+
 void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes)
 {
 	op_submit(io, op, (struct world_op){ WORLD_RECV, fd, buffer, bytes });

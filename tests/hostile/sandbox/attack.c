@@ -165,6 +165,8 @@ static const struct {
 	{ "spin", spin_loop },
 	{ "flood", flood_output },
 	{ "hold-streams", hold_streams },
+	{ "hold-output", hold_output },
+	{ "hold-input", hold_input },
 	{ "take-files", take_files },
 	{ "take-watches", take_watches },
 	{ "take-terminals", take_terminals },

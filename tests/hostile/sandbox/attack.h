@@ -24,6 +24,10 @@ void touch_helper(const char *argument);
 void steal_terminal(const char *argument);
 void wrestle_terminal(const char *argument);
 
+/* attack_pipe.c: at pipes that the engine reads and writes. */
+void hold_output(const char *argument);
+void hold_input(const char *argument);
+
 /* attack_kernel.c: at the kernel's own machinery. */
 void attack_capabilities(const char *argument);
 void attack_devices(const char *argument);

@@ -25,6 +25,7 @@ static const struct attack {
 	  DSEC_VERDICT_TLE },
 	{ "floods", "while :; do head -c 1m /dev/zero; head -c 1m /dev/zero >&2; done",
 	  DSEC_VERDICT_OLE },
+	{ "holds", "exec attack hold-output 1", DSEC_VERDICT_TLE },
 	{ "keeps", "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & exit 0", 0 },
 	{ "kills", "kill -9 -1; exit 0", 0 },
 	{ "stops", "kill -STOP -1; kill -STOP $$", DSEC_VERDICT_TLE },

@@ -11,6 +11,7 @@
 #include "tests/root/engine/engine_client.h"
 #include "tests/root/engine/engine_follow.h"
 #include "tests/root/engine/engine_harness.h"
+#include "tests/root/engine/engine_image.h"
 
 enum { MIB = 1 << 20, ROUNDS = 40, SECOND_MS = 1000, WAIT_MS = 60000 };
 
@@ -139,6 +140,49 @@ static void floods_that_outlive_their_exec_go_to_a_sink(struct engine *e)
 	sandbox_end(e->d, neighbour);
 }
 
+/* ---- pipes whose lock somebody inside keeps ---- */
+
+enum { HELD = 6 };
+
+static void pipes_that_are_held_hold_nobody_up(struct engine *e)
+{
+	static const char input[256 << 10];
+	const struct command attacks[] = {
+		{ .argv = { "attack", "hold-output", "1" }, .timeout_ms = 2000 },
+		{ .argv = { "attack", "hold-output", "2" }, .timeout_ms = 2000 },
+		{ .argv = { "attack", "hold-input" },
+		  .input = input,
+		  .input_bytes = sizeof input,
+		  .timeout_ms = 2000 },
+	};
+	struct dsec_id neighbours[2] = { sandbox_make(e->d), sandbox_make(e->d) };
+	struct dsec_id ids[HELD];
+	int64_t tickets[HELD];
+
+	for (int i = 0; i < HELD; i++) {
+		ids[i] = sandbox_make(e->d); /* on every shard, each kind */
+		tickets[i] = command_start(e->d, ids[i], &attacks[i % 3], NULL);
+	}
+	pause_ms(SECOND_MS / 5);
+	for (int i = 0; i < 2; i++)
+		expect(neighbour_ms(e, neighbours[i]) < (double)held_up_ms());
+	for (int i = 0; i < HELD; i++) {
+		auto_ran struct ran ran = command_wait(e->d, tickets[i]);
+
+		if (!expect(ran.result && ran.result->reason == DSEC_TIMEOUT))
+			ran_note(&ran);
+		sandbox_end(e->d, ids[i]);
+	}
+	/* Whoever is left behind has the pipe: its exec ends, without what nobody can read. */
+	auto_ran struct ran left =
+		shell_run(e->d, neighbours[0], "echo before; attack hold-output 1 & sleep 0.3");
+
+	if (!expect(ran_exited(&left, 0) && left.ms < (double)held_up_ms()))
+		ran_note(&left);
+	for (int i = 0; i < 2; i++)
+		sandbox_end(e->d, neighbours[i]);
+}
+
 /* ---- what ends, and is counted to the byte ---- */
 
 static void a_million_short_lines_are_counted_and_cut(struct engine *e)
@@ -189,6 +233,7 @@ static const struct claim claims[] = {
 	CLAIM(floods_that_nobody_waits_for_cost_no_memory),
 	CLAIM(floods_whose_reader_is_stuck_stand_still),
 	CLAIM(floods_that_outlive_their_exec_go_to_a_sink),
+	CLAIM(pipes_that_are_held_hold_nobody_up),
 	CLAIM(a_million_short_lines_are_counted_and_cut),
 	CLAIM(a_line_of_a_gigabyte_is_counted_and_cut),
 };
@@ -198,5 +243,6 @@ static const struct suite suites[] = { SUITE("output", claims, .arguments = argu
 
 int main(int argc, char **argv)
 {
+	image_add(ATTACK_PATH, "attack");
 	return suites_main(argc, argv, suites, sizeof suites / sizeof *suites);
 }
