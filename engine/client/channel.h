@@ -28,7 +28,7 @@ enum { CHANNEL_DRAIN_MAX = 64, CHANNEL_DRAIN_BYTES_MAX = 128 << 10 };
 struct channel {
 	struct shard *shard;
 	struct tenant *tenant;
-	bool is_own; /* as of the request */
+	bool is_own;	       /* as of the request */
 	struct client *client; /* of its home shard: only its constants are read here */
 	uint32_t number;
 	bool closing, broken, settled, is_awake, is_announced, is_backlogged;

@@ -7,6 +7,7 @@
 #include "engine/keeper/keeper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
@@ -33,10 +34,12 @@
 #include "engine/keeper/keeper_wire.h"
 #include "engine/keeper/orphans.h"
 #include "engine/keeper/remains.h"
+#include "engine/keeper/sweep.h"
 
 enum {
 	STEADY_MS = 30 * 1000, /* an engine that lived this long starts the back-off anew */
 	REQUESTS_PER_TURN = 64,
+	LOOK_MS = 2000, /* between two looks at whether the engine is dead and does not end */
 };
 
 struct keeper {
@@ -46,12 +49,13 @@ struct keeper {
 	struct parking parking;
 	sigset_t mask_before;
 	int signal_fd;
-	int engine_pid;					/* 0: none lives */
-	int engine_pidfd, channel_fd;			/* -1: none lives */
-	uint64_t started_ms, restart_at_ms, kill_at_ms; /* UINT64_MAX: never */
+	int engine_pid;						    /* 0: none lives */
+	int engine_pidfd, channel_fd;				    /* -1: none lives */
+	uint64_t started_ms, restart_at_ms, kill_at_ms, look_at_ms; /* UINT64_MAX: never */
 	uint32_t backoff_ms;
-	bool crashed; /* the last engine did not end by itself */
-	bool reaped;  /* the engine was; engine_ended() is due */
+	bool half_dead; /* the last look found it so */
+	bool crashed;	/* the last engine did not end by itself */
+	bool reaped;	/* the engine was; engine_ended() is due */
 	int engine_status;
 	bool stopping;
 	int stop_signal; /* the last one passed on */
@@ -67,6 +71,7 @@ static void keeper_turn(struct keeper *k);
 static int keeper_close(struct keeper *k);
 static void engine_start(struct keeper *k);
 static void engine_ended(struct keeper *k);
+static void engine_look(struct keeper *k);
 static void signals_read(struct keeper *k);
 static void children_reap(struct keeper *k);
 static bool channel_serve(struct keeper *k);
@@ -79,6 +84,7 @@ int keeper_run(struct config *config)
 		.engine_pidfd = -1,
 		.channel_fd = -1,
 		.kill_at_ms = UINT64_MAX,
+		.look_at_ms = UINT64_MAX,
 		.backoff_ms = KEEPER_BACKOFF_FIRST_MS,
 	};
 	int r;
@@ -197,11 +203,13 @@ static int keeper_close(struct keeper *k)
 	return k->status;
 }
 
-/* How long poll may wait: until the next restart or the SIGKILL. */
+/* How long poll may wait: until the next restart, the SIGKILL or the next look. */
 static int timeout_ms(const struct keeper *k)
 {
 	uint64_t at = k->engine_pid ? k->kill_at_ms : k->restart_at_ms, now = now_ms();
 
+	if (k->engine_pid && k->look_at_ms < at)
+		at = k->look_at_ms;
 	if (at == UINT64_MAX)
 		return -1;
 	if (at <= now)
@@ -226,6 +234,8 @@ static void keeper_turn(struct keeper *k)
 		(void)pidfd_send_signal(k->engine_pidfd, SIGKILL, NULL, 0); /* or it just ended */
 		k->kill_at_ms = UINT64_MAX;
 	}
+	if (k->engine_pid && k->look_at_ms <= now_ms())
+		engine_look(k);
 	if (poll(fds, 2, timeout_ms(k)) < 0 && errno != EINTR)
 		log_error("keeper: poll: %s, continuing", strerrordesc_np(errno));
 	if (fds[1].revents)
@@ -285,7 +295,42 @@ static int engine_fork(struct keeper *k, int ours, int theirs)
 		(void)kill(pid, SIGKILL);
 		return r;
 	}
+	k->half_dead = false;
+	k->look_at_ms = now_ms() + LOOK_MS;
 	return pid;
+}
+
+/* Its main thread is gone, and others are not: no wait and no pidfd tells of that. */
+static bool engine_is_half_dead(const struct keeper *k)
+{
+	char path[32], text[256];
+	const char *state;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", k->engine_pid);
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	state = strrchr(text, ')');
+	return state && !strncmp(state, ") Z", 3);
+}
+
+/*
+ * A dead engine's threads go at once, but for one that waits in the kernel for what a program in a
+ * sandbox holds, such as the lock of a pipe: no signal ends that. So the program goes; no sandbox
+ * outlives its engine anyway.
+ */
+static void engine_look(struct keeper *k)
+{
+	bool was_half_dead = k->half_dead;
+
+	children_reap(k);
+	k->half_dead = !k->reaped && engine_is_half_dead(k);
+	k->look_at_ms = now_ms() + LOOK_MS;
+	if (!k->half_dead || !was_half_dead)
+		return;
+	log_warning("engine %d is dead and does not end: its sandboxes are ended", k->engine_pid);
+	sweep_kill(k->instance.cgroup_fd);
 }
 
 static void engine_start(struct keeper *k)
@@ -358,6 +403,7 @@ static void engine_ended(struct keeper *k)
 	k->engine_pid = 0;
 	(void)close(k->engine_pidfd); /* only a handle */
 	k->engine_pidfd = -1;
+	k->look_at_ms = UINT64_MAX;
 	if (k->channel_fd >= 0)
 		(void)close(k->channel_fd); /* was drained */
 	k->channel_fd = -1;

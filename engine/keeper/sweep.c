@@ -89,6 +89,12 @@ static int pins_sweep(const char *instance, int cgroup_fd)
 	return 0;
 }
 
+void sweep_kill(int cgroup_fd)
+{
+	/* The topmost are enough; what cannot be killed now is tried again by the sweep. */
+	(void)directories_each(cgroup_fd, SWEEP_DEPTH_MAX, kill_child);
+}
+
 int sweep_instance(const char *instance, int cgroup_fd)
 {
 	const struct timespec pause = { .tv_nsec = SWEEP_PAUSE_NS };

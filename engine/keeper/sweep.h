@@ -6,5 +6,7 @@
 
 /* Before anything is started. Blocks, bounded. -EBUSY when something could not be ended. */
 int sweep_instance(const char *instance, int cgroup_fd);
+/* The processes of its cgroups end, and nothing is waited for. */
+void sweep_kill(int cgroup_fd);
 /* After the end: 0 when no cgroup is left below the root, else -EBUSY. */
 int sweep_check(int cgroup_fd);

@@ -3,6 +3,7 @@
  * while somebody waits for them, reads them, or nobody does. The engine's memory stays, and so does
  * the neighbour's pace.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,6 +184,32 @@ static void pipes_that_are_held_hold_nobody_up(struct engine *e)
 		sandbox_end(e->d, neighbours[i]);
 }
 
+/* One of its threads waits in the kernel for a lock that a sandbox has, and no signal ends that. */
+static void an_engine_killed_while_pipes_are_held_is_replaced(struct engine *e)
+{
+	const struct command attack = { .argv = { "attack", "hold-output", "1" } };
+	struct dsec_id ids[2] = { sandbox_make(e->d), sandbox_make(e->d) };
+	pid_t pid = engine_pid(e), left[8];
+
+	for (int i = 0; i < 2; i++)
+		expect(command_start(e->d, ids[i], &attack, NULL) >= 0);
+	expect(until(10000, engine_running(e, "attack") == 2));
+	pause_ms(SECOND_MS / 5);
+	(void)kill(pid, SIGKILL); /* the keeper has not reaped it yet */
+	dsec_close(e->d);
+	e->d = NULL;
+	expect(until(20000, engine_pid(e) && engine_pid(e) != pid));
+	e->d = engine_connect(e);
+	if (!e->d)
+		return;
+	expect(list_count(e->d) == 0 && engine_members(e, left, 8) == 0);
+	struct dsec_id id = sandbox_make(e->d);
+	auto_ran struct ran ran = shell_run(e->d, id, "echo new");
+
+	expect(ran_says(&ran, "new\n"));
+	sandbox_end(e->d, id);
+}
+
 /* ---- what ends, and is counted to the byte ---- */
 
 static void a_million_short_lines_are_counted_and_cut(struct engine *e)
@@ -238,8 +265,13 @@ static const struct claim claims[] = {
 	CLAIM(a_line_of_a_gigabyte_is_counted_and_cut),
 };
 
+static const struct claim hurt[] = { CLAIM(an_engine_killed_while_pipes_are_held_is_replaced) };
+
 static const char *const arguments[] = { "--sandboxes-max", "32", "--shards", "2", NULL };
-static const struct suite suites[] = { SUITE("output", claims, .arguments = arguments) };
+static const struct suite suites[] = {
+	SUITE("output", claims, .arguments = arguments),
+	SUITE("output of a dead engine", hurt, .arguments = arguments, .is_hurt = true),
+};
 
 int main(int argc, char **argv)
 {
