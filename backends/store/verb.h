@@ -21,7 +21,8 @@ struct store_job {
 /* 0, or -errno; report_fail() says more than an errno. */
 typedef int store_verb(struct store_job *job);
 
-store_verb verb_assemble, verb_compose, verb_gc, verb_pack, verb_pull, verb_push, verb_verify;
+store_verb verb_assemble, verb_compose, verb_gc, verb_hotset;
+store_verb verb_pack, verb_pull, verb_push, verb_verify;
 
 struct store;
 struct transfer;

@@ -13,23 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/store/cache_map.h"
 #include "engine/base/cleanup.h"
 
-enum { MAP_VERSION = 1, NAME_BYTES = DIGEST_HEX_BYTES + 8 };
-
-#define MAP_MAGIC 0x50414d4345534421ull
-
-/* The first bytes of a map's file. */
-struct map_header {
-	uint64_t magic;
-	uint32_t version, chunk_bytes;
-	uint64_t bytes, asked_bytes;
-	uint8_t digest[DIGEST_BYTES], chunks[DIGEST_BYTES];
-	uint32_t has_table, unused;
-	uint8_t sum[DIGEST_BYTES]; /* of what is before */
-};
-
-_Static_assert(sizeof(struct map_header) == 136, "no padding");
+enum { NAME_BYTES = DIGEST_HEX_BYTES + 8 };
 
 uint64_t map_node(const uint8_t digest[DIGEST_BYTES])
 {
@@ -99,27 +86,9 @@ static int all_write(int fd, const void *from, size_t bytes, off_t at)
 
 /* ---- the header ---- */
 
-static int header_read(int fd, struct map_header *ret)
-{
-	uint8_t sum[DIGEST_BYTES];
-	int r = all_read(fd, ret, sizeof *ret, 0);
-
-	if (r < 0)
-		return r;
-	digest_of(ret, offsetof(struct map_header, sum), sum);
-	if (memcmp(sum, ret->sum, sizeof sum) != 0 || ret->magic != MAP_MAGIC ||
-	    ret->version != MAP_VERSION || ret->chunk_bytes != SEGMENT_CHUNK_BYTES || !ret->bytes ||
-	    ret->bytes > (uint64_t)CHUNKS_MAX * SEGMENT_CHUNK_BYTES)
-		return -EBADMSG;
-	return 0;
-}
-
 static int header_write(int fd, const struct served *served)
 {
-	struct map_header header = {
-		.magic = MAP_MAGIC,
-		.version = MAP_VERSION,
-		.chunk_bytes = SEGMENT_CHUNK_BYTES,
+	struct cache_map header = {
 		.bytes = served->bytes,
 		.asked_bytes = served->asked,
 		.has_table = served->table != NULL,
@@ -127,8 +96,7 @@ static int header_write(int fd, const struct served *served)
 
 	memcpy(header.digest, served->digest, DIGEST_BYTES);
 	memcpy(header.chunks, served->chunks, DIGEST_BYTES);
-	digest_of(&header, offsetof(struct map_header, sum), header.sum);
-	return all_write(fd, &header, sizeof header, 0);
+	return cache_map_write(fd, &header);
 }
 
 static uint64_t bits_stored(const uint8_t *bits, uint64_t bytes)
@@ -146,7 +114,7 @@ static uint64_t bits_stored(const uint8_t *bits, uint64_t bytes)
 }
 
 /* The data must be there, as large as it is to be. */
-static bool data_is_there(int cache_fd, const struct map_header *header)
+static bool data_is_there(int cache_fd, const struct cache_map *header)
 {
 	auto_close int fd = file_open(cache_fd, header->digest, ".data", O_RDONLY);
 	struct stat st;
@@ -158,9 +126,9 @@ int map_facts_read(int cache_fd, const uint8_t digest[DIGEST_BYTES], struct map_
 {
 	auto_close int fd = file_open(cache_fd, digest, ".map", O_RDONLY);
 	auto_free uint8_t *bits = NULL;
-	struct map_header header;
+	struct cache_map header;
 	struct map_facts facts;
-	int r = fd < 0 ? fd : header_read(fd, &header);
+	int r = fd < 0 ? fd : cache_map_read(fd, &header);
 
 	if (r < 0)
 		return r;
@@ -264,8 +232,8 @@ static void list_read(int cache_fd, struct served *served)
 
 static int map_load(struct served *served, const struct map_facts *facts)
 {
-	struct map_header header;
-	int r = header_read(served->map_fd, &header);
+	struct cache_map header;
+	int r = cache_map_read(served->map_fd, &header);
 
 	if (r >= 0 && (memcmp(header.digest, facts->digest, DIGEST_BYTES) != 0 ||
 		       memcmp(header.chunks, facts->chunks, DIGEST_BYTES) != 0 ||

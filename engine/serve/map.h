@@ -15,7 +15,7 @@
 
 #include "engine/serve/served.h"
 
-enum { MAP_BITS_AT = 4096, CHUNKS_MAX = 16 << 20 /* a segment of a TiB */ };
+enum { MAP_BITS_AT = 4096 };
 
 /* What a map says of itself. */
 struct map_facts {

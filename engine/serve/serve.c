@@ -13,6 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "backends/store/cache_map.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/log.h"
 #include "engine/config.h"
@@ -187,7 +188,7 @@ static int entry_get(struct serve *serve, const struct tree_segment *segment,
 	struct serve_entry *entry = entry_find(serve, segment->digest);
 	struct map_facts facts = { .bytes = segment->bytes };
 
-	if (!segment->bytes || segment->bytes > (uint64_t)CHUNKS_MAX * SEGMENT_CHUNK_BYTES)
+	if (!segment->bytes || segment->bytes > (uint64_t)CACHE_CHUNKS_MAX * SEGMENT_CHUNK_BYTES)
 		return -EBADMSG;
 	memcpy(facts.digest, segment->digest, DIGEST_BYTES);
 	memcpy(facts.chunks, segment->chunks, DIGEST_BYTES);

@@ -390,6 +390,23 @@ class ServedTest(unittest.TestCase):
         self.assertEqual(self.sums("whole", "/data")[1], [sha(data)])
         self.assertEqual(next(self.cache.glob("*.data")).read_bytes(), contents)
 
+    @not_emulated
+    def test_what_was_asked_for_most_is_the_hot_set(self):
+        contents = self.image("hot", {"data": os.urandom(300000)})
+        self.start()
+        self.assertEqual(json.loads(self.engine.dsec("image", "hotset", "--json").stdout)["segments"],
+                         [])
+        self.sums("hot", "/data")
+        self.stop()
+        self.start()
+        for words in (["hotset"], ["hotset", "hot"]):
+            report = json.loads(self.engine.dsec("image", *words, "--json").stdout)
+            row = report["segments"][0]
+            self.assertEqual((row["digest"], row["bytes"]),
+                             ("sha256:" + sha(contents), len(contents)))
+            self.assertGreaterEqual(row["asked_bytes"], 300000)
+            self.assertGreaterEqual(report["covered_bytes"] * 100, report["asked_bytes"] * 70)
+
     def status(self, name):
         """What the log says of the devices of an image that is mounted anew."""
         path = self.images / f"{name}.erofs"
