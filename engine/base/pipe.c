@@ -29,7 +29,7 @@ static void pipe_seen(struct io_op *io_op, int res)
 		op->done(op, res);
 		return;
 	}
-	if (!op->is_write && !(res & POLLIN)) {
+	if (!op->is_write && !(res & POLLIN) && pipe_state(op->fd) != PIPE_HAS_BYTES) {
 		op->done(op, 0); /* its last writer is gone, and all was read */
 		return;
 	}
@@ -76,6 +76,9 @@ enum pipe_state pipe_state(int fd)
 	struct pollfd at = { .fd = fd, .events = POLLIN };
 
 	if (poll(&at, 1, 0) <= 0)
+		return PIPE_SILENT;
+	/* Bytes first, then writers: one may have written and gone between the two looks. */
+	if (!(at.revents & POLLIN) && poll(&at, 1, 0) <= 0)
 		return PIPE_SILENT;
 	return at.revents & POLLIN ? PIPE_HAS_BYTES : PIPE_ENDED;
 }
