@@ -352,8 +352,8 @@ static void a_cancelled_create_accounts_for_every_one(struct engine *e)
 static void a_cancelled_exec_runs_on(struct engine *e)
 {
 	struct dsec_id id = sandbox_make(e->d);
-	const struct command c = SH(
-		"until [ -e /tmp/go ]; do sleep 0.01; done; echo on >/tmp/on; mv /tmp/on /tmp/done");
+	const struct command c =
+		SH("until [ -e /tmp/go ]; do sleep 0.01; done; cd /tmp; echo on >on; mv on done");
 	int64_t ticket = command_start(e->d, id, &c, NULL);
 	struct dsec_event *event;
 
