@@ -171,10 +171,37 @@ def name_findings(root):
             yield path, 0, "name", f"{bad[0]} says nothing of what is in it"
 
 
+def page_lines(text):
+    """The lines of a page with their numbers; what stands between fences is empty."""
+    fenced = False
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        fence = line.lstrip().startswith("```")
+        yield number, "" if fenced or fence else line
+        fenced ^= fence
+
+
+def page_findings(root):
+    """Of pages: a heading stands once, a table has its head, and links lead to what is there."""
+    for path in (path for path in tree_files(root) if path.suffix == ".md"):
+        headings, above = set(), ""
+        for number, line in page_lines(Path(root, path).read_text(encoding="utf-8")):
+            if line.startswith("#"):
+                if line in headings:
+                    yield path, number, "page", f"{line}: stands twice"
+                headings.add(line)
+            if above == "head" and not re.fullmatch(r"[|: -]+", line):
+                yield path, number - 1, "page", "rows of a table that has no head"
+            above = ("row" if above else "head") if line.startswith("|") else ""
+            for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", re.sub(r"`[^`]*`", "", line)):
+                if not Path(root, path.parent, link).exists():
+                    yield path, number, "page", f"{link} is not there"
+
+
 def findings(root):
     """(path, line, rule, what) for the whole tree."""
     layers = read_layers(root)
     yield from name_findings(root)
+    yield from page_findings(root)
     for path in c_files(root):
         source = Source(root, path)
         for name, rule in RULES.items():
