@@ -6,13 +6,8 @@
 #include "backends/store/copy.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include "backends/store/file.h"
@@ -20,27 +15,6 @@
 #include "engine/base/cleanup.h"
 
 enum { PIECE_BYTES = 1 << 20, ZSTD_LEVEL = 3, ZSTD_WINDOW_LOG = 23 };
-
-int copy_source_open(int blobs_fd, const struct store_blob *blob, int *ret_fd, const char **ret_why)
-{
-	const struct open_how how = {
-		.flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
-	};
-	char name[DIGEST_HEX_BYTES];
-	struct stat st;
-
-	digest_hex(blob->digest, name);
-	*ret_why = "a blob that is not there";
-	auto_close int fd = (int)syscall(SYS_openat2, blobs_fd, name, &how, sizeof how);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -errno;
-	*ret_why = "a blob that is no file of the size that its descriptor says";
-	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != blob->bytes)
-		return -EBADMSG;
-	*ret_fd = take_fd(&fd);
-	return 0;
-}
 
 /* ---- what comes out ---- */
 
@@ -143,7 +117,8 @@ static size_t piece_of(uint64_t left)
 	return left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
 }
 
-int copy_plain(struct copy *copy, int fd, const struct store_blob *blob, const void *chunks)
+int copy_plain(struct copy *copy, struct stream *from, const struct store_blob *blob,
+	       const void *chunks)
 {
 	auto_free char *piece = malloc(PIECE_BYTES);
 	struct output out;
@@ -154,7 +129,7 @@ int copy_plain(struct copy *copy, int fd, const struct store_blob *blob, const v
 	for (uint64_t at = 0; r >= 0 && at < blob->bytes; at += piece_of(blob->bytes - at)) {
 		const size_t count = piece_of(blob->bytes - at);
 
-		r = file_read(fd, piece, count, at);
+		r = stream_read(from, piece, count, &copy->why);
 		if (r >= 0)
 			r = output_add(&out, piece, count);
 	}
@@ -193,7 +168,7 @@ static int piece_unpack(struct unpacking *u, size_t count, struct output *out)
 	return r;
 }
 
-static int all_unpack(struct unpacking *u, int fd, const struct store_blob *packed,
+static int all_unpack(struct unpacking *u, struct stream *from, const struct store_blob *packed,
 		      struct output *out)
 {
 	uint8_t digest[DIGEST_BYTES];
@@ -202,7 +177,7 @@ static int all_unpack(struct unpacking *u, int fd, const struct store_blob *pack
 	for (uint64_t at = 0; r >= 0 && at < packed->bytes; at += piece_of(packed->bytes - at)) {
 		const size_t count = piece_of(packed->bytes - at);
 
-		r = file_read(fd, u->in, count, at);
+		r = stream_read(from, u->in, count, &out->copy->why);
 		if (r >= 0)
 			r = piece_unpack(u, count, out);
 	}
@@ -216,7 +191,7 @@ static int all_unpack(struct unpacking *u, int fd, const struct store_blob *pack
 	return u->state ? -EBADMSG : 0;
 }
 
-int copy_unpack(struct copy *copy, int fd, const struct store_blob *packed,
+int copy_unpack(struct copy *copy, struct stream *from, const struct store_blob *packed,
 		const struct store_blob *blob, const void *chunks)
 {
 	auto_free char *in = malloc(PIECE_BYTES), *pieces = malloc(PIECE_BYTES);
@@ -228,7 +203,7 @@ int copy_unpack(struct copy *copy, int fd, const struct store_blob *packed,
 	    ZSTD_isError(ZSTD_DCtx_setParameter(u.zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG)))
 		r = -ENOMEM;
 	if (r >= 0)
-		r = all_unpack(&u, fd, packed, &out);
+		r = all_unpack(&u, from, packed, &out);
 	if (r >= 0)
 		r = output_end(&out, blob);
 	output_close(&out);

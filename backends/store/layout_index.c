@@ -79,21 +79,20 @@ static void text_add(struct text *text, const char *bytes, size_t count)
 	text->used += count;
 }
 
-static int descriptor_text(const char *tag, const struct store_blob *manifest, char *ret,
-			   size_t bytes)
+static int descriptor_text(const struct layout_entry *entry, char *ret, size_t bytes)
 {
 	char digest[DIGEST_TEXT_BYTES];
 	struct json_writer w;
 
-	digest_text(manifest->digest, digest);
+	digest_text(entry->manifest.digest, digest);
 	json_open(&w, ret, bytes);
 	json_object(&w, NULL);
 	json_string(&w, "mediaType", STORE_MANIFEST_TYPE);
 	json_string(&w, "digest", digest);
-	json_unsigned(&w, "size", manifest->bytes);
-	json_string(&w, "artifactType", STORE_ARTIFACT);
+	json_unsigned(&w, "size", entry->manifest.bytes);
+	json_string(&w, "artifactType", entry->artifact);
 	json_object(&w, "annotations");
-	json_string(&w, NOTE_TAG, tag);
+	json_string(&w, NOTE_TAG, entry->tag);
 	json_end(&w);
 	json_end(&w);
 	return json_close(&w);
@@ -117,8 +116,7 @@ static int others_add(struct text *text, const struct json_value *manifests, con
 	return 0;
 }
 
-int layout_index_put(const char *text, size_t bytes, const char *tag,
-		     const struct store_blob *manifest, char **ret)
+int layout_index_put(const char *text, size_t bytes, const struct layout_entry *entry, char **ret)
 {
 	static const char head[] = "{\"schemaVersion\":2,\"mediaType\":\"" INDEX_TYPE "\",";
 	struct json_value index, manifests, notes;
@@ -129,7 +127,7 @@ int layout_index_put(const char *text, size_t bytes, const char *tag,
 
 	if (!made)
 		return -ENOMEM;
-	r = descriptor_text(tag, manifest, descriptor, sizeof descriptor);
+	r = descriptor_text(entry, descriptor, sizeof descriptor);
 	if (r < 0)
 		return r;
 	text_add(&out, head, sizeof head - 1);
@@ -143,7 +141,7 @@ int layout_index_put(const char *text, size_t bytes, const char *tag,
 	}
 	text_add(&out, "\"manifests\":[", 13);
 	if (text && r >= 0)
-		r = others_add(&out, &manifests, tag);
+		r = others_add(&out, &manifests, entry->tag);
 	if (r < 0)
 		return r;
 	text_add(&out, descriptor, strlen(descriptor));

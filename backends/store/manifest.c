@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/store/digest_set.h"
 #include "backends/store/segment.h"
 #include "backends/store/store.h"
 #include "engine/base/cleanup.h"
@@ -34,8 +35,8 @@ void store_manifest_done(struct store_manifest *manifest)
 
 /* ---- writing ---- */
 
-static void blob_write(struct json_writer *w, const char *key, const char *type,
-		       const struct store_blob *blob)
+void store_blob_write_json(struct json_writer *w, const char *key, const char *type,
+			   const struct store_blob *blob)
 {
 	char text[DIGEST_TEXT_BYTES];
 
@@ -74,20 +75,54 @@ static struct store_blob blob_of(const uint8_t digest[DIGEST_BYTES], uint64_t by
 	return blob;
 }
 
-static void layers_write(struct json_writer *w, const struct store_manifest *manifest)
+/* 1: it is to be written. */
+static int layer_is_new(struct digest_set *seen, const struct store_blob *blob)
 {
-	blob_write(w, NULL, STORE_TREE_TYPE, &manifest->tree);
-	for (uint32_t i = 0; i < manifest->segment_count; i++) {
+	uint32_t at;
+
+	return seen ? digest_set_add(seen, blob->digest, &at) : 1;
+}
+
+static int layer_write(struct json_writer *w, const char *type, const struct store_blob *blob,
+		       struct digest_set *seen)
+{
+	const int r = layer_is_new(seen, blob);
+
+	if (r > 0)
+		store_blob_write_json(w, NULL, type, blob);
+	return r < 0 ? r : 0;
+}
+
+int store_config_write(struct json_writer *w, const char *key,
+		       const struct store_manifest *manifest, struct digest_set *seen)
+{
+	const int r = layer_is_new(seen, &manifest->config);
+
+	if (r > 0)
+		store_blob_write_json(w, key, CONFIG_TYPE, &manifest->config);
+	return r < 0 ? r : 0;
+}
+
+int store_layers_write(struct json_writer *w, const struct store_manifest *manifest,
+		       struct digest_set *seen)
+{
+	int r = layer_write(w, STORE_TREE_TYPE, &manifest->tree, seen);
+
+	for (uint32_t i = 0; r >= 0 && i < manifest->segment_count; i++) {
 		const struct tree_segment *s = &manifest->segments[i];
 		struct store_blob table = blob_of(s->chunks, segment_table_bytes(s->bytes));
 		struct store_blob segment = blob_of(s->digest, s->bytes);
 
-		blob_write(w, NULL, STORE_CHUNKS_TYPE, &table);
-		if (manifest->packed)
+		r = layer_write(w, STORE_CHUNKS_TYPE, &table, seen);
+		if (r >= 0 && !manifest->packed)
+			r = layer_write(w, STORE_SEGMENT_TYPE, &segment, seen);
+		if (r < 0 || !manifest->packed)
+			continue;
+		r = layer_is_new(seen, &manifest->packed[i]);
+		if (r > 0)
 			packed_write(w, &manifest->packed[i], &segment);
-		else
-			blob_write(w, NULL, STORE_SEGMENT_TYPE, &segment);
 	}
+	return r < 0 ? r : 0;
 }
 
 int store_manifest_text(const struct store_manifest *manifest, char **ret, size_t *ret_bytes)
@@ -104,9 +139,9 @@ int store_manifest_text(const struct store_manifest *manifest, char **ret, size_
 	json_unsigned(&w, "schemaVersion", 2);
 	json_string(&w, "mediaType", STORE_MANIFEST_TYPE);
 	json_string(&w, "artifactType", STORE_ARTIFACT);
-	blob_write(&w, "config", CONFIG_TYPE, &manifest->config);
+	(void)store_config_write(&w, "config", manifest, NULL); /* fails with a set alone */
 	json_array(&w, "layers");
-	layers_write(&w, manifest);
+	(void)store_layers_write(&w, manifest, NULL);
 	json_end(&w);
 	json_object(&w, "annotations");
 	json_string(&w, NOTE_SOURCE, manifest->source);
@@ -126,7 +161,7 @@ int store_manifest_text(const struct store_manifest *manifest, char **ret, size_
 
 /* ---- reading ---- */
 
-static bool member_is(const struct json_value *object, const char *key, const char *wanted)
+bool store_member_is(const struct json_value *object, const char *key, const char *wanted)
 {
 	struct json_value value;
 	char text[128];
@@ -140,7 +175,7 @@ int store_blob_parse(const struct json_value *value, const char *type, struct st
 	struct json_value member;
 	char text[DIGEST_TEXT_BYTES];
 
-	if (value->kind != JSON_OBJECT || !member_is(value, "mediaType", type) ||
+	if (value->kind != JSON_OBJECT || !store_member_is(value, "mediaType", type) ||
 	    json_member(value, "digest", &member) < 0 || member.kind != JSON_STRING ||
 	    json_to_string(&member, text, sizeof text) < 0 ||
 	    !digest_text_parse(text, ret->digest) || json_member(value, "size", &member) < 0 ||
@@ -282,7 +317,7 @@ static int parts_parse(const char *text, size_t bytes, struct store_manifest *ma
 	    object.kind != JSON_OBJECT)
 		return -EBADMSG;
 	*ret_why = "artifactType";
-	if (!member_is(&object, "artifactType", STORE_ARTIFACT))
+	if (!store_member_is(&object, "artifactType", STORE_ARTIFACT))
 		return -EBADMSG;
 	*ret_why = "config";
 	if (json_member(&object, "config", &value) < 0 ||

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,8 +47,22 @@ int store_manifest_parse(const char *text, size_t bytes, struct store_manifest *
 /* The same of a layout's, whose segments may be packed: all of them, or none. */
 int store_manifest_parse_packed(const char *text, size_t bytes, struct store_manifest *ret,
 				const char **ret_why);
+/* A text of an object's is this one. */
+bool store_member_is(const struct json_value *object, const char *key, const char *wanted);
 /* A descriptor of that media type. -EBADMSG. */
 int store_blob_parse(const struct json_value *value, const char *type, struct store_blob *ret);
+/* ---- descriptors; for compositions: `seen` NULL, or what was written goes into it, once ---- */
+
+struct digest_set;
+struct json_writer;
+
+void store_blob_write_json(struct json_writer *w, const char *key, const char *type,
+			   const struct store_blob *blob);
+int store_config_write(struct json_writer *w, const char *key,
+		       const struct store_manifest *manifest, struct digest_set *seen);
+int store_layers_write(struct json_writer *w, const struct store_manifest *manifest,
+		       struct digest_set *seen);
+
 /* An image config: user, cwd, env, entrypoint, cmd and created are the record's. */
 int store_config_text(const struct image_record *record, const struct store_manifest *manifest,
 		      char **ret, size_t *ret_bytes);

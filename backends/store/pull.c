@@ -1,7 +1,7 @@
 /*
- * An image of a layout into the store. Called by dsec-store pull. Must hold: the layout came from
- * anywhere; what gets a name in the store has the digest, the size and the chunks that were
- * promised, and a manifest gets one after all that it names.
+ * An image of a layout, or a composition, into the store. Called by dsec-store pull. Must hold: the
+ * layout came from anywhere; what gets a name in the store has the digest, the size and the chunks
+ * that were promised, and a manifest gets one after all that it names.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 
 #include "backends/store/batch.h"
+#include "backends/store/composition.h"
 #include "backends/store/copy.h"
-#include "backends/store/file.h"
-#include "backends/store/layout.h"
 #include "backends/store/manifest.h"
 #include "backends/store/segment.h"
 #include "backends/store/transfer.h"
@@ -23,7 +22,7 @@
 
 struct pull {
 	struct transfer *transfer;
-	int blobs_fd; /* of the layout */
+	struct source source;
 	struct copy copy;
 	uint64_t uncommitted_bytes;
 };
@@ -37,25 +36,26 @@ static int pull_failed(struct pull *pull, int error)
 /* Whole blobs that are looked into: small ones, and trees. The caller frees. */
 static int blob_read(struct pull *pull, const struct store_blob *blob, char **ret)
 {
+	const char **why = &pull->transfer->why;
 	uint8_t digest[DIGEST_BYTES];
-	int fd = -1, r;
+	auto_free char *bytes = NULL;
+	struct stream from;
+	int r;
 
 	digest_text(blob->digest, pull->transfer->what);
-	r = copy_source_open(pull->blobs_fd, blob, &fd, &pull->copy.why);
+	r = source_blob(&pull->source, blob, &from, why);
 	if (r < 0)
-		return pull_failed(pull, r);
-	auto_close int file = fd;
-	auto_free char *bytes = malloc(blob->bytes + 1);
-	if (!bytes)
-		return -ENOMEM;
-	r = file_read(file, bytes, blob->bytes, 0);
+		return r;
+	bytes = malloc(blob->bytes + 1);
+	r = bytes ? stream_read(&from, bytes, blob->bytes, why) : -ENOMEM;
+	stream_close(&from);
 	if (r < 0)
 		return r;
 	digest_of(bytes, blob->bytes, digest);
-	pull->transfer->why = "a blob whose bytes are not those of its digest";
+	*why = "a blob whose bytes are not those of its digest";
 	if (memcmp(digest, blob->digest, DIGEST_BYTES) != 0)
 		return -EBADMSG;
-	pull->transfer->why = NULL;
+	*why = NULL;
 	bytes[blob->bytes] = 0;
 	*ret = take_ptr(bytes);
 	return 0;
@@ -116,15 +116,16 @@ static bool is_there(const struct pull *pull, const struct store_blob *blob)
 static int contents_pull(struct pull *pull, const struct store_blob *segment,
 			 const struct store_blob *packed, const char *table)
 {
-	int fd = -1, r;
+	struct stream from;
+	int r;
 
 	digest_text(packed ? packed->digest : segment->digest, pull->transfer->what);
-	r = copy_source_open(pull->blobs_fd, packed ? packed : segment, &fd, &pull->copy.why);
+	r = source_blob(&pull->source, packed ? packed : segment, &from, &pull->copy.why);
 	if (r < 0)
 		return pull_failed(pull, r);
-	auto_close int file = fd;
-	r = packed ? copy_unpack(&pull->copy, file, packed, segment, table) :
-		     copy_plain(&pull->copy, file, segment, table);
+	r = packed ? copy_unpack(&pull->copy, &from, packed, segment, table) :
+		     copy_plain(&pull->copy, &from, segment, table);
+	stream_close(&from);
 	if (r < 0)
 		return pull_failed(pull, r);
 	pull->transfer->new_blobs++;
@@ -189,88 +190,107 @@ static int manifest_keep(struct pull *pull, struct store_manifest *manifest, con
 	return r < 0 ? r : batch_write(pull->copy.to, made, bytes, ret);
 }
 
-static int manifest_pull(struct pull *pull, const struct store_blob *blob,
-			 struct store_manifest *ret, char **ret_text)
+static int parts_keep(struct pull *pull, struct store_manifest *manifest, const char *text,
+		      size_t bytes, uint8_t ret[DIGEST_BYTES])
+{
+	struct transfer *t = pull->transfer;
+	int r = contents_bound(t, manifest);
+
+	if (r < 0)
+		return r;
+	t->step = "config";
+	r = config_pull(pull, manifest);
+	if (r < 0)
+		return r;
+	t->step = "tree";
+	r = tree_pull(pull, manifest);
+	if (r < 0)
+		return r;
+	t->step = "blobs";
+	for (uint32_t i = 0; r >= 0 && i < manifest->segment_count; i++)
+		r = segment_pull(pull, manifest, i);
+	if (r >= 0)
+		r = manifest_keep(pull, manifest, text, bytes, ret);
+	return r < 0 ? r : batch_commit(pull->copy.to);
+}
+
+static int image_pull(struct pull *pull, const char *text, size_t bytes, uint8_t ret[DIGEST_BYTES])
+{
+	struct store_manifest manifest;
+	int r = store_manifest_parse_packed(text, bytes, &manifest, &pull->transfer->why);
+
+	if (r < 0)
+		return r;
+	pull->transfer->why = NULL;
+	r = parts_keep(pull, &manifest, text, bytes, ret);
+	store_manifest_done(&manifest);
+	return r;
+}
+
+static int composition_pull(struct pull *pull, const char *text, size_t bytes,
+			    struct store_images *ret)
+{
+	auto_free struct store_composition *of = calloc(1, sizeof *of);
+	int r = of ? store_composition_parse(text, bytes, of, &pull->transfer->why) : -ENOMEM;
+
+	for (uint32_t i = 0; r >= 0 && i < of->part_count; i++) {
+		auto_free char *part = NULL;
+
+		pull->transfer->step = "manifest";
+		r = blob_read(pull, &of->parts[i], &part);
+		if (r >= 0)
+			r = image_pull(pull, part, of->parts[i].bytes, ret->manifests[i]);
+	}
+	if (r >= 0)
+		ret->count = of->part_count;
+	return r;
+}
+
+static int any_pull(struct pull *pull, const struct store_blob *blob, struct store_images *ret)
 {
 	auto_free char *text = NULL;
 	int r;
 
 	pull->transfer->step = "manifest";
 	r = blob_read(pull, blob, &text);
-	if (r >= 0)
-		r = store_manifest_parse_packed(text, blob->bytes, ret, &pull->transfer->why);
 	if (r < 0)
 		return r;
-	r = contents_bound(pull->transfer, ret);
-	if (r < 0) {
-		store_manifest_done(ret);
-		return r;
-	}
-	pull->transfer->why = NULL;
-	*ret_text = take_ptr(text);
-	return 0;
+	if (store_composition_is(text, blob->bytes))
+		return composition_pull(pull, text, blob->bytes, ret);
+	ret->count = 1;
+	return image_pull(pull, text, blob->bytes, ret->manifests[0]);
 }
 
-static int image_pull(struct pull *pull, const struct store_blob *blob, uint8_t ret[DIGEST_BYTES])
+static int index_find(struct pull *pull, struct store_blob *ret)
 {
 	struct transfer *t = pull->transfer;
-	struct store_manifest manifest;
-	auto_free char *text = NULL;
-	int r = manifest_pull(pull, blob, &manifest, &text);
-
-	if (r < 0)
-		return r;
-	t->step = "config";
-	r = config_pull(pull, &manifest);
-	t->step = r < 0 ? t->step : "tree";
-	if (r >= 0)
-		r = tree_pull(pull, &manifest);
-	t->step = r < 0 ? t->step : "blobs";
-	for (uint32_t i = 0; r >= 0 && i < manifest.segment_count; i++)
-		r = segment_pull(pull, &manifest, i);
-	if (r >= 0)
-		r = manifest_keep(pull, &manifest, text, blob->bytes, ret);
-	if (r >= 0)
-		r = batch_commit(pull->copy.to);
-	store_manifest_done(&manifest);
-	return r;
-}
-
-static int index_read(struct transfer *t, struct store_blob *ret)
-{
 	auto_free char *text = NULL;
 	size_t bytes;
 	int r;
 
 	t->step = "index";
-	r = layout_text_read(t->layout_fd, LAYOUT_INDEX, LAYOUT_INDEX_BYTES_MAX, &text, &bytes);
-	t->why = r == -ENOENT ? "no index.json: no image layout" :
-				"index.json: over 4 MiB, or no file";
+	r = source_index(&pull->source, &text, &bytes, &t->why);
 	return r < 0 ? r : layout_index_find(text, bytes, t->tag, ret, &t->why);
 }
 
-int store_pull(struct transfer *t, uint8_t ret[DIGEST_BYTES])
+int store_pull(struct transfer *t, struct store_images *ret)
 {
 	struct pull pull = {
 		.transfer = t,
+		.source = { .layout_fd = t->layout_fd, .blobs_fd = -1, .fetch = t->fetch },
 		.copy = { .progress = t->progress, .owner = t->owner },
 	};
 	struct store_blob blob;
-	int r = index_read(t, &blob);
+	int r = index_find(&pull, &blob);
 
-	if (r < 0)
-		return r;
-	t->why = "no blobs/sha256: no image layout";
-	auto_close int blobs =
-		openat(t->layout_fd, LAYOUT_BLOBS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (blobs < 0)
-		return -errno;
-	t->why = NULL;
-	pull.blobs_fd = blobs;
-	r = batch_new(t->store->blobs_fd, &pull.copy.to);
-	if (r < 0)
-		return r;
-	r = image_pull(&pull, &blob, ret);
+	t->why = r < 0 ? t->why : NULL;
+	if (r >= 0)
+		r = source_open(&pull.source, &t->why);
+	if (r >= 0)
+		r = batch_new(t->store->blobs_fd, &pull.copy.to);
+	if (r >= 0)
+		r = any_pull(&pull, &blob, ret);
 	batch_free(pull.copy.to);
+	source_close(&pull.source);
 	return r;
 }

@@ -1,6 +1,6 @@
 /*
- * An image of the store into an image layout. Called by dsec-store push. Must hold: the layout's
- * index names a manifest only when all of its blobs are there and synced.
+ * An image of the store, or a composition, into an image layout. Called by dsec-store push. Must
+ * hold: the layout's index names a manifest only when all of its blobs are there and synced.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "backends/store/batch.h"
+#include "backends/store/composition.h"
 #include "backends/store/copy.h"
 #include "backends/store/file.h"
 #include "backends/store/layout.h"
@@ -57,13 +58,14 @@ static int blob_push(struct push *push, const struct store_blob *blob)
 	int fd = -1, r;
 
 	digest_text(blob->digest, push->transfer->what);
-	r = copy_source_open(push->transfer->store->blobs_fd, blob, &fd, &push->copy.why);
+	r = source_file_open(push->transfer->store->blobs_fd, blob, &fd, &push->copy.why);
 	if (r < 0)
 		return push_failed(push, r);
 	auto_close int file = fd;
+	struct stream from = { .fd = file };
 	if (blob_link(push, blob))
 		return 0;
-	r = copy_plain(&push->copy, file, blob, NULL);
+	r = copy_plain(&push->copy, &from, blob, NULL);
 	push->transfer->new_blobs += r >= 0;
 	return r < 0 ? push_failed(push, r) : 0;
 }
@@ -73,7 +75,7 @@ static int blob_pack(struct push *push, const struct store_blob *blob, struct st
 	int fd = -1, r;
 
 	digest_text(blob->digest, push->transfer->what);
-	r = copy_source_open(push->transfer->store->blobs_fd, blob, &fd, &push->copy.why);
+	r = source_file_open(push->transfer->store->blobs_fd, blob, &fd, &push->copy.why);
 	if (r < 0)
 		return push_failed(push, r);
 	auto_close int file = fd;
@@ -120,8 +122,8 @@ static int manifest_push(struct push *push, const struct store_manifest *manifes
 	return r;
 }
 
-static int blobs_push(struct push *push, struct store_manifest *manifest,
-		      struct store_blob *ret_manifest)
+/* All that one manifest names, and the manifest as the layout has it. */
+static int image_push(struct push *push, struct store_manifest *manifest, struct store_blob *ret)
 {
 	int r = blob_push(push, &manifest->config);
 
@@ -129,8 +131,55 @@ static int blobs_push(struct push *push, struct store_manifest *manifest,
 		r = blob_push(push, &manifest->tree);
 	if (r >= 0)
 		r = segments_push(push, manifest);
-	if (r >= 0)
-		r = manifest_push(push, manifest, ret_manifest);
+	return r < 0 ? r : manifest_push(push, manifest, ret);
+}
+
+static int composition_push(struct push *push, const struct store_composition *of,
+			    const struct store_manifest *manifests, struct store_blob *ret)
+{
+	auto_free char *text = NULL;
+	size_t bytes = 0;
+	int r;
+
+	push->transfer->why = "too many segments for one manifest: push its parts";
+	r = store_composition_text(of, manifests, &text, &bytes);
+	if (r < 0)
+		return r;
+	push->transfer->why = NULL;
+	ret->bytes = bytes;
+	return batch_write(push->copy.to, text, bytes, ret->digest);
+}
+
+/* Of an image its manifest, of a composition its own. */
+static int images_push(struct push *push, const struct store_images *images,
+		       struct store_manifest *manifests, struct store_blob *ret)
+{
+	auto_free struct store_composition *of = calloc(1, sizeof *of);
+	struct transfer *t = push->transfer;
+	int r = of ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; r >= 0 && i < images->count; i++) {
+		t->step = "image";
+		digest_text(images->manifests[i], t->what);
+		r = store_manifest_load(t->store, images->manifests[i], &manifests[i]);
+		t->step = r < 0 ? t->step : "blobs";
+		if (r >= 0)
+			r = image_push(push, &manifests[i], &of->parts[of->part_count++]);
+	}
+	if (r < 0)
+		return r;
+	*ret = of->parts[0];
+	return images->count == 1 ? 0 : composition_push(push, of, manifests, ret);
+}
+
+static int blobs_push(struct push *push, const struct store_images *images, struct store_blob *ret)
+{
+	struct store_manifest *manifests = calloc(images->count, sizeof *manifests);
+	int r = manifests ? images_push(push, images, manifests, ret) : -ENOMEM;
+
+	for (uint32_t i = 0; manifests && i < images->count; i++)
+		store_manifest_done(&manifests[i]);
+	free(manifests);
 	if (r >= 0)
 		r = batch_commit(push->copy.to);
 	/* Of links too. */
@@ -157,7 +206,7 @@ static int index_write(struct push *push, const char *text)
 }
 
 /* One at a time: the lock of the folder lasts until it is closed. */
-static int index_put(struct push *push, const struct store_blob *manifest)
+static int index_put(struct push *push, const struct layout_entry *entry)
 {
 	struct transfer *t = push->transfer;
 	auto_free char *text = NULL, *made = NULL;
@@ -175,45 +224,37 @@ static int index_put(struct push *push, const struct store_blob *manifest)
 	if (r < 0)
 		return r;
 	t->why = "index.json: no list of manifests";
-	r = layout_index_put(text, bytes, t->tag, manifest, &made);
+	r = layout_index_put(text, bytes, entry, &made);
 	if (r < 0)
 		return r;
 	t->why = NULL;
 	return index_write(push, made);
 }
 
-int store_push(struct transfer *t, const uint8_t digest[DIGEST_BYTES])
+int store_push(struct transfer *t, const struct store_images *images)
 {
+	struct layout_entry entry = {
+		.tag = t->tag,
+		.artifact = images->count == 1 ? STORE_ARTIFACT : STORE_COMPOSITION,
+	};
 	struct push push = { .transfer = t };
-	struct store_manifest manifest = { 0 };
-	struct store_blob blob = { 0 };
 	int r;
 
-	t->step = "image";
-	digest_text(digest, t->what);
-	r = store_manifest_load(t->store, digest, &manifest);
+	t->step = "layout";
+	r = store_open(t->layout_fd, &push.layout);
 	if (r < 0)
 		return r;
-	t->step = "layout";
-	*t->what = 0;
-	r = store_open(t->layout_fd, &push.layout);
-	if (r < 0) {
-		store_manifest_done(&manifest);
-		return r;
-	}
 	push.copy.progress = t->progress;
 	push.copy.owner = t->owner;
 	r = batch_new(push.layout.blobs_fd, &push.copy.to);
-	t->step = "blobs";
 	if (r >= 0)
-		r = blobs_push(&push, &manifest, &blob);
+		r = blobs_push(&push, images, &entry.manifest);
 	if (r >= 0) {
 		t->step = "index";
 		*t->what = 0;
-		r = index_put(&push, &blob);
+		r = index_put(&push, &entry);
 	}
 	batch_free(push.copy.to);
 	store_close(&push.layout);
-	store_manifest_done(&manifest);
 	return r;
 }

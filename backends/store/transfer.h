@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backends/image.h"
 #include "backends/store/digest.h"
+#include "backends/store/manifest.h"
 #include "backends/store/store.h"
 
 enum {
@@ -17,10 +19,19 @@ enum {
 	LAYOUT_PATH_BYTES = 4096,
 };
 
+struct fetch;
+
+/* An image's manifests, the lowest first: of a composition several. */
+struct store_images {
+	uint8_t manifests[IMAGE_MANIFESTS_MAX][DIGEST_BYTES];
+	uint32_t count;
+};
+
 /* Zeroed, but for what the caller says. */
 struct transfer {
 	const struct store *store;
 	int layout_fd;
+	struct fetch *fetch;			      /* pull: in the place of layout_fd, or NULL */
 	const char *tag;			      /* pull: "": the only one there is */
 	uint64_t bytes_max;			      /* of contents that are pulled */
 	bool is_packed;				      /* push: segments as zstd */
@@ -31,7 +42,7 @@ struct transfer {
 	uint64_t new_bytes, shared_bytes; /* of segments: copied, or there before */
 	uint32_t new_blobs, shared_blobs;
 	const char *step;	      /* what was being done, where it failed */
-	const char *why;	      /* in words; NULL: as its errno says */
+	const char *why;	      /* in words; NULL: as its errno says. Lives as `fetch` does */
 	char what[DIGEST_TEXT_BYTES]; /* with which blob; "": none */
 };
 
@@ -40,21 +51,23 @@ int layout_address_parse(const char *address, char ret_path[LAYOUT_PATH_BYTES],
 			 char ret_tag[LAYOUT_TAG_BYTES], const char **ret_why);
 
 /* The layout is made where it is new; a manifest of that tag there is replaced, others stay. */
-int store_push(struct transfer *transfer, const uint8_t manifest[DIGEST_BYTES]);
+int store_push(struct transfer *transfer, const struct store_images *images);
 /*
  * Every blob is checked: its size, its digest, the digests of its chunks. What the store has is not
  * read again, so one that ended early goes on where it was. Contents of nothing that failed have a
  * name, but for those of 4 GiB steps.
  */
-int store_pull(struct transfer *transfer, uint8_t ret_manifest[DIGEST_BYTES]);
+int store_pull(struct transfer *transfer, struct store_images *ret);
 
 /* ---- index.json; transfer.c's, and for whoever fuzzes it ---- */
-
-struct store_blob;
 
 /* -ENOENT: none of that tag; -EBADMSG, -EINVAL: several; `ret_why`: in words, static. */
 int layout_index_find(const char *text, size_t bytes, const char *tag, struct store_blob *ret,
 		      const char **ret_why);
-/* With this manifest under that tag; text NULL: an index of no others. The caller frees. */
-int layout_index_put(const char *text, size_t bytes, const char *tag,
-		     const struct store_blob *manifest, char **ret);
+struct layout_entry {
+	const char *tag, *artifact; /* its artifactType */
+	struct store_blob manifest;
+};
+
+/* With this one in the place of its tag's; text NULL: an index of no others. The caller frees. */
+int layout_index_put(const char *text, size_t bytes, const struct layout_entry *entry, char **ret);

@@ -25,6 +25,7 @@ store_verb verb_assemble, verb_compose, verb_gc, verb_hotset;
 store_verb verb_pack, verb_pull, verb_push, verb_verify;
 
 struct store;
+struct store_images;
 struct transfer;
 
 /* IMPORT_RESULT of these manifests, and what the report says of it. */
@@ -35,4 +36,4 @@ int verb_result_make(struct store_job *job, const struct store *store,
 int transfer_progress(void *owner, uint64_t bytes);
 int transfer_fail(struct store_job *job, const struct transfer *transfer, int error);
 int transfer_report(struct store_job *job, const struct transfer *transfer,
-		    const uint8_t manifest[DIGEST_BYTES]);
+		    const struct store_images *images);

@@ -14,7 +14,7 @@
 #include "backends/store/verb.h"
 #include "engine/base/cleanup.h"
 
-static int image_find(struct store_job *job, uint8_t ret[DIGEST_BYTES])
+static int image_find(struct store_job *job, struct store_images *ret)
 {
 	auto_free struct image_record *record = calloc(1, sizeof *record);
 	int fd = -1, r = record ? root_open(IMAGE_FD_IMAGES, job->name, &fd) : -ENOMEM;
@@ -29,28 +29,27 @@ static int image_find(struct store_job *job, uint8_t ret[DIGEST_BYTES])
 	if (r == -ENODATA || (r >= 0 && !record->manifest_count))
 		return report_fail(&job->report, EOPNOTSUPP, job->name,
 				   "not of the store: import it anew");
-	if (r >= 0 && record->manifest_count > 1)
-		return report_fail(&job->report, EOPNOTSUPP, job->name,
-				   "it is composed of several images: push those");
-	if (r >= 0)
-		memcpy(ret, record->manifests[0], DIGEST_BYTES);
-	return r;
+	if (r < 0)
+		return r;
+	ret->count = record->manifest_count;
+	memcpy(ret->manifests, record->manifests, (size_t)ret->count * DIGEST_BYTES);
+	return 0;
 }
 
 static int push_run(struct store_job *job, struct transfer *transfer)
 {
-	uint8_t manifest[DIGEST_BYTES];
+	auto_free struct store_images *images = calloc(1, sizeof *images);
 	struct store store;
-	int r = store_open(IMAGE_FD_IMAGES, &store);
+	int r = images ? store_open(IMAGE_FD_IMAGES, &store) : -ENOMEM;
 
 	if (r < 0)
 		return r;
 	transfer->store = &store;
-	r = image_find(job, manifest);
+	r = image_find(job, images);
 	if (r >= 0)
-		r = store_push(transfer, manifest);
+		r = store_push(transfer, images);
 	store_close(&store);
-	return r < 0 ? transfer_fail(job, transfer, r) : transfer_report(job, transfer, manifest);
+	return r < 0 ? transfer_fail(job, transfer, r) : transfer_report(job, transfer, images);
 }
 
 int verb_push(struct store_job *job)

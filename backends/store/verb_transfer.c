@@ -27,16 +27,20 @@ int transfer_fail(struct store_job *job, const struct transfer *transfer, int er
 }
 
 int transfer_report(struct store_job *job, const struct transfer *transfer,
-		    const uint8_t manifest[DIGEST_BYTES])
+		    const struct store_images *images)
 {
-	char text[1024], digest[DIGEST_TEXT_BYTES];
+	char text[512 + IMAGE_MANIFESTS_MAX * (DIGEST_TEXT_BYTES + 4)], digest[DIGEST_TEXT_BYTES];
 	struct json_writer w;
 	int r;
 
-	digest_text(manifest, digest);
 	json_open(&w, text, sizeof text);
 	json_object(&w, NULL);
-	json_string(&w, "manifest", digest);
+	json_array(&w, "manifests");
+	for (uint32_t i = 0; i < images->count; i++) {
+		digest_text(images->manifests[i], digest);
+		json_string(&w, NULL, digest);
+	}
+	json_end(&w);
 	json_unsigned(&w, "new_blobs", transfer->new_blobs);
 	json_unsigned(&w, "shared_blobs", transfer->shared_blobs);
 	json_unsigned(&w, "new_bytes", transfer->new_bytes);

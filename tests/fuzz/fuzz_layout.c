@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/store/composition.h"
 #include "backends/store/manifest.h"
 #include "backends/store/transfer.h"
 
@@ -15,7 +16,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void index_check(const char *text, size_t bytes)
 {
-	static const struct store_blob manifest = { .digest = { 7 }, .bytes = 700 };
+	static const struct layout_entry entry = {
+		.tag = "one",
+		.artifact = STORE_ARTIFACT,
+		.manifest = { .digest = { 7 }, .bytes = 700 },
+	};
 	struct store_blob found;
 	const char *why = NULL;
 	char *made;
@@ -24,7 +29,7 @@ static void index_check(const char *text, size_t bytes)
 	assert(why);
 	assert(r == 0 || r == -EBADMSG || r == -EINVAL || r == -ENOENT);
 	assert(r < 0 || found.bytes <= STORE_MANIFEST_BYTES_MAX);
-	if (layout_index_put(text, bytes, "one", &manifest, &made) < 0)
+	if (layout_index_put(text, bytes, &entry, &made) < 0)
 		return;
 	r = layout_index_find(made, strlen(made), "one", &found, &why);
 	assert(r == 0);
@@ -58,6 +63,23 @@ static void manifest_check(const char *text, size_t bytes)
 	store_manifest_done(&manifest);
 }
 
+static void composition_check(const char *text, size_t bytes)
+{
+	struct store_composition *of = calloc(1, sizeof *of);
+	const char *why = NULL;
+
+	assert(of);
+	if (store_composition_is(text, bytes)) {
+		int r = store_composition_parse(text, bytes, of, &why);
+
+		assert(why);
+		assert(of->part_count <= IMAGE_MANIFESTS_MAX);
+		for (uint32_t i = 0; r >= 0 && i < of->part_count; i++)
+			assert(of->parts[i].bytes <= STORE_MANIFEST_BYTES_MAX);
+	}
+	free(of);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	char *text = malloc(bytes + 1);
@@ -66,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	text[bytes] = 0;
 	index_check(text, bytes);
 	manifest_check(text, bytes);
+	composition_check(text, bytes);
 	free(text);
 	return 0;
 }

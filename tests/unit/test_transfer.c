@@ -9,84 +9,7 @@
 #include <sys/wait.h>
 #include <zstd.h>
 
-#include "tests/unit/store_place.h"
-
-enum { LARGE_BYTES = 3 << 20 };
-
-struct trip {
-	struct place_of store, layout, other; /* from store by way of layout into other */
-	struct sealed sealed;
-	struct transfer transfer;
-};
-
-static void trip_seal(struct trip *trip, const struct raw *raw)
-{
-	auto_free struct image_record *record = record_new();
-	struct seal seal = {
-		.tree = raw->tree,
-		.raw_fd = raw->fd,
-		.record = record,
-		.provenance = "{\"by\":\"builder \\u00e9\"}",
-	};
-
-	cr_assert_eq(store_seal(&trip->store.store, &seal, &trip->sealed), 0);
-}
-
-static struct trip *trip_new(void)
-{
-	struct trip *trip = calloc(1, sizeof *trip);
-	struct raw raw;
-
-	cr_assert(trip);
-	store_new(&trip->store);
-	store_new(&trip->layout);
-	store_new(&trip->other);
-	forty(&raw, 40);
-	(void)raw_file(&raw, "large", 7, LARGE_BYTES);
-	trip_seal(trip, &raw);
-	raw_free(&raw);
-	return trip;
-}
-
-static void trip_free(struct trip *trip)
-{
-	store_gone(&trip->store);
-	store_gone(&trip->layout);
-	store_gone(&trip->other);
-	free(trip);
-}
-
-static int trip_push(struct trip *trip, const char *tag, bool is_packed)
-{
-	trip->transfer = (struct transfer){
-		.store = &trip->store.store,
-		.layout_fd = trip->layout.fd,
-		.tag = tag,
-		.is_packed = is_packed,
-	};
-	return store_push(&trip->transfer, trip->sealed.manifest);
-}
-
-static int trip_pull(struct trip *trip, const char *tag, uint8_t ret[DIGEST_BYTES])
-{
-	trip->transfer = (struct transfer){
-		.store = &trip->other.store,
-		.layout_fd = trip->layout.fd,
-		.tag = tag,
-		.bytes_max = 1ull << 40,
-		.is_lazy = trip->transfer.is_lazy,
-	};
-	return store_pull(&trip->transfer, ret);
-}
-
-static void trip_check(struct trip *trip, const uint8_t manifest[DIGEST_BYTES])
-{
-	struct sealed pulled = trip->sealed;
-
-	cr_assert_eq(memcmp(manifest, trip->sealed.manifest, DIGEST_BYTES), 0);
-	memcpy(pulled.manifest, manifest, DIGEST_BYTES);
-	sealed_check(&trip->other, &pulled);
-}
+#include "tests/unit/trip.h"
 
 Test(transfer, what_is_pushed_and_pulled_has_the_same_digest_and_contents)
 {
@@ -165,15 +88,6 @@ Test(transfer, lazy_pull_has_all_but_segments)
 }
 
 /* ---- layouts that lie ---- */
-
-static void layout_index_write(const struct trip *trip, const char *text, size_t bytes)
-{
-	auto_close int fd =
-		openat(trip->layout.fd, "index.json", O_WRONLY | O_CREAT | O_TRUNC, 0644);
-
-	cr_assert_geq(fd, 0);
-	cr_assert_eq(file_write(fd, text, bytes, 0), 0);
-}
 
 Test(transfer, index_that_lies_is_refused_by_what_it_says_and_nothing_is_left)
 {
@@ -294,7 +208,7 @@ static int packed_pull(struct trip *trip, const void *packed, size_t count)
 	struct store_blob blob = { .bytes = count };
 	auto_free char *text = NULL, *index = NULL;
 	struct store *layout = &trip->layout.store;
-	struct store_blob manifest = { 0 };
+	struct layout_entry entry = { .tag = "one", .artifact = STORE_ARTIFACT };
 	uint8_t pulled[DIGEST_BYTES];
 	size_t bytes;
 	int r;
@@ -305,9 +219,9 @@ static int packed_pull(struct trip *trip, const void *packed, size_t count)
 	for (uint32_t i = 0; i < of.segment_count; i++)
 		of.packed[i] = blob;
 	cr_assert_eq(store_manifest_text(&of, &text, &bytes), 0);
-	manifest.bytes = bytes;
-	cr_assert_eq(store_blob_write(layout, text, bytes, manifest.digest), 0);
-	cr_assert_eq(layout_index_put(NULL, 0, "one", &manifest, &index), 0);
+	entry.manifest.bytes = bytes;
+	cr_assert_eq(store_blob_write(layout, text, bytes, entry.manifest.digest), 0);
+	cr_assert_eq(layout_index_put(NULL, 0, &entry, &index), 0);
 	layout_index_write(trip, index, strlen(index));
 	r = trip_pull(trip, "one", pulled);
 	store_manifest_done(&of);
@@ -348,7 +262,7 @@ Test(transfer, contents_over_the_limit_are_refused)
 		.tag = "one",
 		.bytes_max = LARGE_BYTES,
 	};
-	cr_assert_eq(store_pull(&trip->transfer, manifest), -EFBIG);
+	cr_assert_eq(one_pull(&trip->transfer, manifest), -EFBIG);
 	cr_assert(strstr(trip->transfer.why, "--image-max"));
 	cr_assert_eq(blobs_count(&trip->other), 0);
 	trip_free(trip);
@@ -412,7 +326,7 @@ static void transport_copy(struct trip *trip, bool is_packed)
 		.bytes_max = 1ull << 40,
 	};
 	if (r == 0)
-		r = store_pull(&trip->transfer, manifest);
+		r = one_pull(&trip->transfer, manifest);
 	folder_empty(fd);
 	(void)rmdir(copied);
 	if (r == -ENOENT && !trip->transfer.step) {
