@@ -8,12 +8,12 @@
 
 #include "loadgen/clock.h"
 #include "loadgen/histogram.h"
+#include "loadgen/row.h"
 
 #include <dsec/dsec.h>
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +41,8 @@ struct run {
 	uint64_t begin_ns, end_ns;
 	uint64_t asked, done, refused, failed, measured;
 	struct histogram *latency;
+	uint32_t rate_count; /* whole measured seconds; 0: too many to keep */
+	uint32_t rates[LOAD_RATES_MAX];
 	char trouble[TROUBLE_BYTES];
 	int error;
 };
@@ -116,6 +118,16 @@ static void task_begin(struct run *run, struct task *task, uint64_t now_ns)
 
 /* ---- what comes ---- */
 
+static void unit_measure(struct run *run, uint64_t now_ns, uint64_t latency_ns)
+{
+	uint64_t second = (now_ns - run->begin_ns) / CLOCK_SECOND_NS;
+
+	run->measured++;
+	histogram_record(run->latency, latency_ns);
+	if (second < run->rate_count)
+		run->rates[second]++;
+}
+
 static void task_over(struct run *run, struct task *task, const struct dsec_status *status,
 		      uint64_t now_ns)
 {
@@ -128,10 +140,8 @@ static void task_over(struct run *run, struct task *task, const struct dsec_stat
 	} else {
 		run->done++;
 	}
-	if (task->is_good && now_ns >= run->begin_ns && now_ns < run->end_ns) {
-		run->measured++;
-		histogram_record(run->latency, now_ns - task->begin_ns);
-	}
+	if (task->is_good && now_ns >= run->begin_ns && now_ns < run->end_ns)
+		unit_measure(run, now_ns, now_ns - task->begin_ns);
 	if (now_ns < run->end_ns && !run->error)
 		task_begin(run, task, now_ns);
 }
@@ -174,6 +184,7 @@ static void loop_run(struct run *run)
 
 	run->begin_ns = now_ns + (uint64_t)(load->warmup_seconds * 1e9);
 	run->end_ns = run->begin_ns + (uint64_t)(load->seconds * 1e9);
+	run->rate_count = load->seconds <= LOAD_RATES_MAX ? (uint32_t)load->seconds : 0;
 	for (uint32_t i = 0; i < load->in_flight && !run->error; i++) {
 		run->tasks[i].work = work_of(run, i);
 		task_begin(run, &run->tasks[i], now_ns);
@@ -323,46 +334,60 @@ static void burst_run(struct run *run)
 
 /* ---- the report ---- */
 
+static json_t *includes_json(const struct load_scenario *scenario)
+{
+	json_t *includes = json_array();
+
+	for (int i = 0; i < LOAD_INCLUDES_MAX && scenario->includes[i]; i++)
+		json_array_append_new(includes, json_string(scenario->includes[i]));
+	return includes;
+}
+
 static bool run_is_good(const struct run *run)
 {
 	return !run->error && !run->failed && run->done &&
 	       run->asked == run->done + run->refused + run->failed;
 }
 
-static double us_at(const struct run *run, double share)
+static int run_report(const struct run *run)
 {
-	return (double)histogram_value_at(run->latency, share) / 1e3;
-}
-
-static void run_report(const struct run *run)
-{
-	const double seconds = (double)(run->end_ns - run->begin_ns) / 1e9;
 	const struct options *options = run->options;
+	struct machine machine = { .kernel = "", .processor = "" };
+	const struct row row = { .name = options->name,
+				 .latency_of = options->load.scenario->latency_of,
+				 .trouble = run->trouble,
+				 .latency = run->latency,
+				 .machine = &machine,
+				 .asked = run->asked,
+				 .done = run->done,
+				 .refused = run->refused,
+				 .failed = run->failed,
+				 .measured = run->measured,
+				 .duration_ns = run->end_ns - run->begin_ns,
+				 .rates = run->rates,
+				 .rate_count = run->rate_count,
+				 .in_flight = options->load.in_flight,
+				 .is_good = run_is_good(run) };
 	json_t *json;
+	int r = machine_describe(&machine);
 
 	printf("%s: %.0f/s, p50 %.1f us, p99 %.1f us, %.1f s; asked %" PRIu64 " done %" PRIu64
 	       " refused %" PRIu64 " failed %" PRIu64 "%s%s\n",
-	       options->name, (double)run->measured / seconds, us_at(run, 0.5), us_at(run, 0.99),
-	       seconds, run->asked, run->done, run->refused, run->failed,
-	       run->trouble[0] ? ": " : "", run->trouble);
+	       row.name, row_rate_per_s(&row), row_us_at(run->latency, 0.5),
+	       row_us_at(run->latency, 0.99), (double)row.duration_ns / 1e9, run->asked, run->done,
+	       run->refused, run->failed, run->trouble[0] ? ": " : "", run->trouble);
 	if (run->error)
-		printf("%s: given up: %s\n", options->name, strerror(-run->error));
+		printf("%s: given up: %s\n", row.name, strerror(-run->error));
 	if (!options->json_path)
-		return;
-	json = json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:i, s:s}",
-			 "name", options->name, "scenario", options->load.scenario->name, "good",
-			 run_is_good(run), "rate_per_s", (double)run->measured / seconds, "p50_us",
-			 us_at(run, 0.5), "p99_us", us_at(run, 0.99), "seconds", seconds, "asked",
-			 (json_int_t)run->asked, "done", (json_int_t)run->done, "refused",
-			 (json_int_t)run->refused, "failed", (json_int_t)run->failed, "in_flight",
-			 (int)options->load.in_flight, "trouble", run->trouble);
-	FILE *file = fopen(options->json_path, "ae");
-
-	if (!json || !file || json_dumpf(json, file, JSON_COMPACT) < 0 || fputc('\n', file) < 0)
-		fprintf(stderr, "dsec-loadgen: %s is not whole\n", options->json_path);
-	if (file)
-		(void)fclose(file); /* told above where it matters */
-	json_decref(json);
+		return 0;
+	json = row_json(&row);
+	if (json)
+		json_object_set_new(json, "includes", includes_json(options->load.scenario));
+	if (!r)
+		r = row_append(json, options->json_path);
+	if (r < 0)
+		fprintf(stderr, "dsec-loadgen: %s: %s\n", options->json_path, strerror(-r));
+	return r;
 }
 
 static void run_scenario(struct run *run)
@@ -401,9 +426,8 @@ int calls_run(const struct options *options)
 	else
 		run.error = -ENOMEM;
 	dsec_close(run.d);
-	if (run.latency)
-		run_report(&run);
-	r = !run_is_good(&run);
+	r = run.latency ? run_report(&run) : run.error;
+	r = r < 0 || !run_is_good(&run);
 	free(run.tasks);
 	histogram_free(run.latency);
 	return r;

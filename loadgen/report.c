@@ -4,7 +4,9 @@
  */
 #include "loadgen/report.h"
 
+#include "loadgen/clock.h"
 #include "loadgen/histogram.h"
+#include "loadgen/row.h"
 
 #include <dsec/dsec.h>
 
@@ -14,40 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static double share_us(const struct histogram *histogram, double share)
-{
-	return (double)histogram_value_at(histogram, share) / 1e3;
-}
-
-static double rate_per_s(const struct report *report)
-{
-	const struct load_result *result = report->result;
-
-	return result->duration_ns ? (double)result->measured * 1e9 / (double)result->duration_ns :
-				     0;
-}
-
-static int rate_compare(const void *a, const void *b)
-{
-	const uint32_t *left = a, *right = b;
-
-	return *left < *right ? -1 : *left > *right;
-}
-
-/* Of the rates of whole measured seconds; of less than a second there is only the one. */
-static uint32_t rate_median(const struct report *report)
-{
-	const struct load_result *result = report->result;
-	uint32_t rates[LOAD_RATES_MAX];
-	uint64_t seconds = result->duration_ns / 1000000000;
-
-	if (!seconds || seconds > LOAD_RATES_MAX)
-		return (uint32_t)rate_per_s(report);
-	memcpy(rates, result->rates, seconds * sizeof(*rates));
-	qsort(rates, seconds, sizeof(*rates), rate_compare);
-	return rates[seconds / 2];
-}
 
 static bool is_accounted(const struct load_result *result)
 {
@@ -97,13 +65,6 @@ static json_t *peers_json(const struct options *options)
 	return peers;
 }
 
-static json_t *machine_json(const struct machine *machine)
-{
-	return json_pack("{s:s, s:s, s:I, s:I}", "kernel", machine->kernel, "processor",
-			 machine->processor, "cpus", (json_int_t)machine->cpus, "memory_bytes",
-			 (json_int_t)machine->memory_bytes);
-}
-
 static json_t *residue_json(const struct report *report)
 {
 	const struct residue_report *residue = &report->residue;
@@ -138,8 +99,8 @@ static json_t *hold_json(const struct report *report)
 		(json_int_t)each_bytes(report, before->percpu_bytes, held->percpu_bytes),
 		"page_table_bytes_each",
 		(json_int_t)each_bytes(report, before->page_tables_bytes, held->page_tables_bytes),
-		"create_p99_first_tenth_us", share_us(result->latency_first, 0.99),
-		"create_p99_last_tenth_us", share_us(result->latency_last, 0.99));
+		"create_p99_first_tenth_us", row_us_at(result->latency_first, 0.99),
+		"create_p99_last_tenth_us", row_us_at(result->latency_last, 0.99));
 }
 
 static double cpu_us_each(const struct report *report)
@@ -149,19 +110,57 @@ static double cpu_us_each(const struct report *report)
 	return report->result->measured ? (double)busy_us / (double)report->result->measured : 0;
 }
 
-/* What the report has beyond the fields that every reader may count on. */
-static void extras_add(json_t *root, const struct report *report)
+/* Of less than a second there are no rates. */
+static struct row row_of(const struct report *report)
 {
-	const struct load_options *load = &report->options->load;
 	const struct load_result *result = report->result;
-	json_t *trouble;
+	const struct load_options *load = &report->options->load;
+	uint64_t seconds = result->duration_ns / CLOCK_SECOND_NS;
 
-	json_object_set_new(root, "latency_of", json_string(load->scenario->latency_of));
+	return (struct row){ .name = report->options->name,
+			     .latency_of = load->scenario->latency_of,
+			     .trouble = result->trouble,
+			     .latency = result->latency,
+			     .machine = &report->machine,
+			     .asked = result->asked,
+			     .done = result->done,
+			     .refused = result->refused,
+			     .failed = result->failed,
+			     .measured = result->measured,
+			     .duration_ns = result->duration_ns,
+			     .rates = result->rates,
+			     .rate_count = seconds > LOAD_RATES_MAX ? 0 : (uint32_t)seconds,
+			     .in_flight = load->in_flight,
+			     .is_good = report_is_good(report) };
+}
+
+static void lifecycle_add(json_t *root, const struct load_result *result)
+{
+	if (!result->lifecycle->total)
+		return;
+	json_object_set_new(root, "lifecycle_p50_us", json_real(row_us_at(result->lifecycle, 0.5)));
+	json_object_set_new(root, "lifecycle_p99_us",
+			    json_real(row_us_at(result->lifecycle, 0.99)));
+}
+
+static json_t *report_json(const struct report *report)
+{
+	const struct options *options = report->options;
+	const struct load_options *load = &options->load;
+	const struct load_result *result = report->result;
+	const struct row row = row_of(report);
+	json_t *root = row_json(&row);
+
+	json_object_set_new(root, "live", json_integer((json_int_t)report->live));
+	json_object_set_new(root, "residue",
+			    json_integer((json_int_t)residue_total(&report->residue)));
+	json_object_set_new(root, "includes", includes_json(report));
+	json_object_set_new(root, "floor_rate_per_s",
+			    options->floor_rate_per_s > 0 ? json_real(options->floor_rate_per_s) :
+							    json_null());
+	json_object_set_new(root, "peers", peers_json(options));
 	json_object_set_new(root, "loop", json_string(load->rate_per_s > 0 ? "open" : "closed"));
 	json_object_set_new(root, "asked_rate_per_s", json_real(load->rate_per_s));
-	json_object_set_new(root, "in_flight", json_integer(load->in_flight));
-	json_object_set_new(root, "measured", json_integer((json_int_t)result->measured));
-	json_object_set_new(root, "rate_median_per_s", json_integer(rate_median(report)));
 	json_object_set_new(root, "reused", json_integer((json_int_t)result->reused));
 	json_object_set_new(root, "cpu_us_each", json_real(cpu_us_each(report)));
 	json_object_set_new(root, "steal_us",
@@ -175,65 +174,15 @@ static void extras_add(json_t *root, const struct report *report)
 	json_object_set_new(root, "callback_max_us",
 			    json_integer((json_int_t)report->callback_max_us));
 	json_object_set_new(root, "residue_seen", residue_json(report));
-	json_object_set_new(root, "machine", machine_json(&report->machine));
 	if (load->scenario->is_holding)
 		json_object_set_new(root, "hold", hold_json(report));
-	if (result->lifecycle->total) {
-		json_object_set_new(root, "lifecycle_p50_us",
-				    json_real(share_us(result->lifecycle, 0.5)));
-		json_object_set_new(root, "lifecycle_p99_us",
-				    json_real(share_us(result->lifecycle, 0.99)));
-	}
-	json_object_set_new(root, "good", json_boolean(report_is_good(report)));
-	trouble = json_string(result->trouble);
-	json_object_set_new(root, "trouble", trouble ? trouble : json_string("not UTF-8"));
-}
-
-static json_t *report_json(const struct report *report)
-{
-	const struct options *options = report->options;
-	const struct load_result *result = report->result;
-	json_t *root = json_object();
-
-	json_object_set_new(root, "scenario", json_string(options->name));
-	json_object_set_new(root, "duration_s", json_real((double)result->duration_ns / 1e9));
-	json_object_set_new(root, "asked", json_integer((json_int_t)result->asked));
-	json_object_set_new(root, "done", json_integer((json_int_t)result->done));
-	json_object_set_new(root, "refused", json_integer((json_int_t)result->refused));
-	json_object_set_new(root, "failed", json_integer((json_int_t)result->failed));
-	json_object_set_new(root, "live", json_integer((json_int_t)report->live));
-	json_object_set_new(root, "residue",
-			    json_integer((json_int_t)residue_total(&report->residue)));
-	json_object_set_new(root, "rate_per_s", json_real(rate_per_s(report)));
-	json_object_set_new(root, "p50_us", json_real(share_us(result->latency, 0.5)));
-	json_object_set_new(root, "p99_us", json_real(share_us(result->latency, 0.99)));
-	json_object_set_new(root, "p999_us", json_real(share_us(result->latency, 0.999)));
-	json_object_set_new(root, "includes", includes_json(report));
-	json_object_set_new(root, "floor_rate_per_s",
-			    options->floor_rate_per_s > 0 ? json_real(options->floor_rate_per_s) :
-							    json_null());
-	json_object_set_new(root, "peers", peers_json(options));
-	extras_add(root, report);
+	lifecycle_add(root, result);
 	return root;
 }
 
 int report_write_json(const struct report *report, const char *path)
 {
-	json_t *root = report_json(report);
-	FILE *file = fopen(path, "ae");
-	int r = 0;
-
-	if (!file) {
-		r = -errno;
-		json_decref(root);
-		return r;
-	}
-	if (json_dumpf(root, file, JSON_REAL_PRECISION(9)) || fputc('\n', file) == EOF)
-		r = -EIO;
-	if (fclose(file) && !r)
-		r = -errno;
-	json_decref(root);
-	return r;
+	return row_append(report_json(report), path);
 }
 
 /* ---- for people ---- */
@@ -268,12 +217,13 @@ void report_print(const struct report *report)
 {
 	const struct load_options *load = &report->options->load;
 	const struct load_result *result = report->result;
+	const struct row row = row_of(report);
 
 	printf("%s: %.0f/s over %.1f s (median second %u/s), %s: p50 %.0f us, p99 %.0f us,"
 	       " p99.9 %.0f us\n",
-	       report->options->name, rate_per_s(report), (double)result->duration_ns / 1e9,
-	       rate_median(report), load->scenario->latency_of, share_us(result->latency, 0.5),
-	       share_us(result->latency, 0.99), share_us(result->latency, 0.999));
+	       row.name, row_rate_per_s(&row), (double)result->duration_ns / 1e9,
+	       row_rate_median(&row), row.latency_of, row_us_at(result->latency, 0.5),
+	       row_us_at(result->latency, 0.99), row_us_at(result->latency, 0.999));
 	printf("  asked %" PRIu64 " = done %" PRIu64 " + refused %" PRIu64 " + failed %" PRIu64
 	       "; live %" PRIu64 ", residue %" PRIu64 "; %" PRIu64
 	       " isolation assertions in %" PRIu64 " probes held\n",
@@ -292,7 +242,8 @@ void report_print(const struct report *report)
 		       (double)each_bytes(report, report->memory_before.slab_bytes,
 					  report->memory_held.slab_bytes) /
 			       1024,
-		       share_us(result->latency_first, 0.99), share_us(result->latency_last, 0.99));
+		       row_us_at(result->latency_first, 0.99),
+		       row_us_at(result->latency_last, 0.99));
 	if (!report_is_good(report) || result->trouble[0])
 		bad_print(report);
 }

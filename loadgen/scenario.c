@@ -71,11 +71,40 @@ static const struct load_scenario scenarios[] = {
 		.phase_count = 2,
 		.is_holding = true,
 	},
-	{ .name = "call-fresh", .kind = LOAD_CALL_FRESH },
-	{ .name = "call-domain", .kind = LOAD_CALL_DOMAIN },
-	{ .name = "mixed", .kind = LOAD_MIXED },
-	{ .name = "no-op", .kind = LOAD_NOOP },
-	{ .name = "burst", .kind = LOAD_BURST },
+	{
+		.name = "call-fresh",
+		.kind = LOAD_CALL_FRESH,
+		.latency_of = "invoke sent to its answer",
+		.includes = { "a sandbox made for every call: namespaces, root, cgroup",
+			      "a freestanding program that echoes 16 bytes, checked", "destroy" },
+	},
+	{
+		.name = "call-domain",
+		.kind = LOAD_CALL_DOMAIN,
+		.latency_of = "invoke sent to its answer",
+		.includes = { "a process of its own for every call, in a sandbox of the domain",
+			      "a freestanding program that echoes 16 bytes, checked",
+			      "the proof that nothing of a call is left" },
+	},
+	{
+		.name = "mixed",
+		.kind = LOAD_MIXED,
+		.latency_of = "one unit of either kind",
+		.includes = { "a third each: fresh calls, calls of a domain, create and destroy" },
+	},
+	{
+		.name = "no-op",
+		.kind = LOAD_NOOP,
+		.latency_of = "ping sent to its answer",
+		.includes = { "a request and its answer over the rings, no work" },
+	},
+	{
+		.name = "burst",
+		.kind = LOAD_BURST,
+		.latency_of = "the one request sent to each sandbox ready",
+		.includes = { "one create of many",
+			      "each listed afterwards; destroy is not timed" },
+	},
 };
 
 const struct load_scenario *load_scenario_find(const char *name)

@@ -43,6 +43,7 @@ class Loadgen(Engine):
         self.assertGreater(row["rate_per_s"], 0)
         self.assertLessEqual(row["p50_us"], row["p99_us"])
         self.assertLessEqual(row["p99_us"], row["p999_us"])
+        self.assert_distribution(row)
         self.assertGreater(row["residue_seen"]["alive_seen"], 0)
 
     def test_ready_is_clean_and_probed(self):
@@ -101,9 +102,20 @@ class Loadgen(Engine):
         run = subprocess.run(self.loadgen("--json", str(report), *options), capture_output=True,
                              text=True, timeout=RUN_S)
         row = json.loads(report.read_text())
-        self.assertEqual((run.returncode == 0, row["name"] in run.stdout), (row["good"], True))
+        self.assertEqual((run.returncode == 0, row["scenario"] in run.stdout), (row["good"], True))
         self.assertEqual(row["asked"], row["done"] + row["refused"] + row["failed"])
+        self.assert_distribution(row)
         return row
+
+    def assert_distribution(self, row):
+        """Rising shares and values that agree with the percentiles, and a rate for each second."""
+        points = row["latency_us"]
+        self.assertEqual(points, sorted(points))
+        self.assertEqual([value for _, value in points], sorted(value for _, value in points))
+        self.assertEqual(dict(points).get(0.5, 0), row["p50_us"])
+        self.assertEqual(bool(points), row["measured"] > 0)
+        self.assertLessEqual(sum(row["rates_per_s"]), row["measured"])
+        self.assertEqual(len(row["rates_per_s"]), int(row["duration_s"]) if row["rates_per_s"] else 0)
 
     def test_calls_no_ops_and_bursts_are_accounted_for_and_leave_nothing(self):
         for scenario in ("call-fresh", "call-domain", "mixed", "no-op"):
