@@ -70,6 +70,25 @@ static int images_check(const struct config *config)
 	return given ? r : 0;
 }
 
+static int program_check(const char *path, const char *option)
+{
+	if (access(path, X_OK) == 0)
+		return 0;
+	int r = -errno;
+
+	log_error("program missing path=\"%s\" err=%s: install it there, or name it by %s", path,
+		  strerror(-r), option);
+	return r;
+}
+
+/* Without its launcher an engine can do nothing; without the others, nothing that makes images. */
+static int programs_check(const struct config *config)
+{
+	(void)program_check(config->import_path, "--importer");
+	(void)program_check(config->store_path, "--store-program");
+	return program_check(config->launcher_path, "--launcher");
+}
+
 static bool has_lsm(const struct policy_enforcer *e)
 {
 	return e->guard && guard_capabilities(e->guard) & GUARD_LSM;
@@ -367,6 +386,8 @@ int control_open(const struct config *config, const struct engine_handover *hand
 	options.owner = control;
 	node_size(control);
 	r = config->fault ? flow_fault_check(config->fault) : 0;
+	if (r >= 0)
+		r = programs_check(config);
 	if (r >= 0)
 		r = images_check(config);
 	if (r >= 0)

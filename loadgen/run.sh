@@ -138,7 +138,7 @@ setup() {
 }
 
 build_all() {
-	local targets=(dsecd dsec-launcher dsec_cli dsec-loadgen dsec-floor dsec-storms dsec-storm)
+	local targets=(dsecd dsec_cli dsec examples dsec-loadgen dsec-floor dsec-storms dsec-storm)
 
 	if [[ ${DSEC_BUILD:-} ]]; then
 		return

@@ -95,6 +95,9 @@ struct status image_job_status(struct image_job *job)
 	s = status_of_errno(job->result, job->verb, job->step);
 	if (job->result == -ENOSPC) {
 		s.detail = "the disk of images is full to its mark: see dsecd --images-full";
+	} else if (job->result == -ENOENT && job->step && !strcmp(job->step, "start")) {
+		s.detail = job->is_import ? "the program dsec-import is not there: see the log" :
+					    "the program dsec-store is not there: see the log";
 	} else if (job->step && !strcmp(job->step, "images")) {
 		s.detail = "the directory of images cannot be written to";
 	}

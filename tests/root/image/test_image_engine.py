@@ -60,7 +60,7 @@ def end_with_us():
 class Engine:
     """One of our own; `stop` ends it in order."""
 
-    def __init__(self, folder, name, images, *options, lives_on=False):
+    def __init__(self, folder, name, images, *options, lives_on=False, program=None):
         self.folder, self.images = folder, images
         self.instance = f"{name}-{os.getpid()}"
         self.socket = folder / f"{name}.sock"
@@ -70,7 +70,7 @@ class Engine:
         lifeline, self.lifeline = os.pipe()  # if we are killed, it goes too
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [DSECD, "--instance", self.instance, "--socket", self.socket, "--images", images,
+                [program or DSECD, "--instance", self.instance, "--socket", self.socket, "--images", images,
                  "--ready-fd", str(writer), "--shards", "2", "--sandboxes-max", "64",
                  *(() if lives_on else ("--lifeline", str(lifeline))), *options],
                 preexec_fn=end_with_us if lives_on else None,

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from importer import entry, mounts_of_our_own, tar
-from test_image_engine import DSEC, RUN_S, Engine, eventually
+from test_image_engine import DSEC, DSECD, RUN_S, Engine, eventually
 
 # In the place of dsec-store: what it does, the name of its image says.
 STORE = r"""#!/usr/bin/python3
@@ -103,6 +103,25 @@ class JobTest(unittest.TestCase):
         self.bad("compose", "x", "../base", says=["image.items", "no image's name"])
         self.bad("push", "base", "a\nb", says=["image.items", "control characters"])
         self.bad("compose", ".x", "base", says=["image.name"])
+
+    def test_a_program_that_is_missing_is_named_with_the_remedy(self):
+        nowhere = self.folder / "nowhere"
+        nowhere.mkdir()
+        alone = shutil.copy2(DSECD, nowhere)
+        with self.assertRaises(AssertionError) as refused:
+            Engine(self.folder, "imgnone", self.folder / "none", program=alone)
+        said = str(refused.exception)
+        self.assertIn(f'program missing path="{nowhere}/dsec-launcher"', said)
+        self.assertIn("or name it by --launcher", said)
+        shutil.copy2(Path(DSECD).parent / "dsec-launcher", nowhere)
+        engine = Engine(self.folder, "imgsome", self.folder / "none", program=alone)
+        self.addCleanup(engine.stop)
+        for words, name in ((("import", "-", "--name", "x"), "dsec-import"), (("gc",), "dsec-store")):
+            ran = engine.dsec("image", *words, input=b"")
+            self.assertEqual(ran.returncode, 125)
+            self.assertIn(f"the program {name} is not there".encode(), ran.stderr)
+        for option in ("--importer", "--store-program"):
+            self.assertIn(f"or name it by {option}", engine.log.read_text())
 
     def test_of_several_tenants_none_learns_what_others_have_or_does_what_is_of_all(self):
         doors = {name: self.folder / f"{name}.sock" for name in ("blue", "green")}

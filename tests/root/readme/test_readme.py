@@ -52,6 +52,22 @@ class Readme(unittest.TestCase):
             self.fail(f"not at its end after {TIMEOUT_S} s: {output[-6000:]}")
         return subprocess.CompletedProcess(process.args, process.returncode, output)
 
+    def test_what_the_tour_uses_was_built_by_the_first_command(self):
+        said = (TOP / "loadgen/run.sh").read_text()
+        targets = re.search(r"^\tlocal targets=\((.*)\)$", said, re.M)[1].split()
+        commands = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", *targets], check=True,
+                                  capture_output=True, text=True).stdout
+        made = {re.sub(r"(\.so)\..*", r"\1", path) for path in re.findall(r" -o (\S+)", commands)}
+        wanted = {"engine/dsecd", "engine/dsec-launcher", "engine/dsec-import", "engine/dsec-store",
+                  "sdk/dsec"}
+        for block in blocks():
+            block = block.replace('"$EXAMPLES"', "$PWD/build/release/sdk/examples")
+            paths = re.findall(r"\$PWD/build/release/([\w./-]+)", block)
+            wanted |= {path for path in paths if not (BUILD / path).is_dir()}
+        self.assertIn("sdk/libdsec.so.1", wanted)
+        self.assertIn("sdk/examples/judge", wanted)
+        self.assertEqual({path.removesuffix(".1") for path in wanted} - made, set())
+
     def test_every_block_does_what_it_says(self):
         with tempfile.TemporaryDirectory() as scratch:
             script = ["set -eu", f"cd {TOP}", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
