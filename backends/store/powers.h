@@ -1,0 +1,23 @@
+/*
+ * What the programs that work on images give up for good, one kind after the other: capabilities,
+ * limits, system calls. Each is for the calling process, which has one thread yet.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define POWERS_CAPABILITY(name) (1ull << CAP_##name)
+
+/* Whose system calls. */
+enum powers {
+	POWERS_UNPACKER = 1, /* reads a stream, writes files; no other process or thread */
+	POWERS_SEALER = 2,   /* makes blobs, with a second thread */
+	POWERS_STORE = 4,    /* whatever is done on files below open directories, as the sealer */
+};
+
+/* Scheduling below sandboxes, no core, CPU time, memory; EFBIG and EPIPE are told. */
+int powers_limit(void);
+/* `kept`: bits. */
+int powers_keep_capabilities(uint64_t kept);
+/* Another call is the process's end; for the store's own programs, EPERM. */
+int powers_keep_calls(enum powers whose);
