@@ -12,6 +12,7 @@
 
 #include "backends/image.h"
 #include "backends/store/digest.h"
+#include "backends/store/strings.h"
 #include "backends/store/tree.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
@@ -33,18 +34,6 @@ _Static_assert(sizeof(struct footer) == 64, "no padding");
 _Static_assert(sizeof((struct image_record *)0)->manifests[0] == DIGEST_BYTES, "SHA-256");
 
 /* ---- writing ---- */
-
-static const char *list_write(struct json_writer *w, const char *key, const char *at,
-			      uint32_t count)
-{
-	json_array(w, key);
-	for (uint32_t i = 0; i < count; i++) {
-		json_string(w, NULL, at);
-		at += strlen(at) + 1;
-	}
-	json_end(w);
-	return at;
-}
 
 /* Counted lists in a packed block, each string with its NUL. */
 static bool strings_are_whole(const struct image_record *record)
@@ -131,9 +120,9 @@ static int text_write(const struct image_record *record, const struct tree_segme
 	json_unsigned(&w, "layers", record->layers);
 	json_string(&w, "user", record->user);
 	json_string(&w, "cwd", record->cwd);
-	at = list_write(&w, "env", record->strings, record->env_count);
-	at = list_write(&w, "entrypoint", at, record->entrypoint_count);
-	(void)list_write(&w, "cmd", at, record->cmd_count);
+	at = strings_write(&w, "env", record->strings, record->env_count);
+	at = strings_write(&w, "entrypoint", at, record->entrypoint_count);
+	(void)strings_write(&w, "cmd", at, record->cmd_count);
 	if (record->manifest_count)
 		parts_write(&w, record, table);
 	json_end(&w);
@@ -187,24 +176,10 @@ static int number_read(const struct json_value *object, const char *key, uint64_
 static int list_read(const struct json_value *object, const char *key, struct image_record *record,
 		     uint32_t *ret_count)
 {
-	struct json_value list, item;
-	size_t cursor = 0;
+	struct json_value list;
 
-	if (json_member(object, key, &list) < 0 || list.kind != JSON_ARRAY)
-		return -EBADMSG;
-	while (json_next(&list, &cursor, &item) >= 0) {
-		int r;
-
-		if (item.kind != JSON_STRING || *ret_count == IMAGE_STRINGS_MAX)
-			return -EBADMSG;
-		r = json_to_string(&item, record->strings + record->string_bytes,
-				   sizeof record->strings - record->string_bytes);
-		if (r < 0)
-			return -EBADMSG;
-		record->string_bytes += (uint32_t)r + 1;
-		++*ret_count;
-	}
-	return 0;
+	return json_member(object, key, &list) < 0 ? -EBADMSG :
+						     strings_read(&list, record, ret_count);
 }
 
 static int digest_read(const struct json_value *value, uint8_t ret[DIGEST_BYTES])

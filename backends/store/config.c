@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backends/store/manifest.h"
+#include "backends/store/strings.h"
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
 
@@ -22,15 +23,7 @@
 static const char *list_write(struct json_writer *w, const char *key, const char *at,
 			      uint32_t count)
 {
-	if (!count)
-		return at;
-	json_array(w, key);
-	for (uint32_t i = 0; i < count; i++) {
-		json_string(w, NULL, at);
-		at += strlen(at) + 1;
-	}
-	json_end(w);
-	return at;
+	return count ? strings_write(w, key, at, count) : at;
 }
 
 static void diff_write(struct json_writer *w, const uint8_t digest[DIGEST_BYTES])
@@ -103,25 +96,12 @@ static int text_take(const struct json_value *object, const char *key, char *ret
 static int list_take(const struct json_value *object, const char *key, struct image_record *record,
 		     uint32_t *ret_count)
 {
-	struct json_value list, item;
-	size_t cursor = 0;
+	struct json_value list;
 	int r = json_member(object, key, &list);
 
 	if (r == -ENOENT)
 		return 0;
-	if (r < 0 || list.kind != JSON_ARRAY)
-		return -EBADMSG;
-	while (json_next(&list, &cursor, &item) >= 0) {
-		if (item.kind != JSON_STRING || *ret_count == IMAGE_STRINGS_MAX)
-			return -EBADMSG;
-		r = json_to_string(&item, record->strings + record->string_bytes,
-				   sizeof record->strings - record->string_bytes);
-		if (r < 0)
-			return -EBADMSG;
-		record->string_bytes += (uint32_t)r + 1;
-		++*ret_count;
-	}
-	return 0;
+	return r < 0 ? -EBADMSG : strings_read(&list, record, ret_count);
 }
 
 int store_config_parse(const char *text, size_t bytes, struct image_record *record)
