@@ -154,12 +154,25 @@ static int name_give(const struct batch *batch, const struct pending *one)
 	return -EEXIST;
 }
 
-int batch_commit(struct batch *batch)
+/* All of the bytes first, so that what a file system commits with one is committed with all. */
+static int batch_sync(const struct batch *batch)
 {
+	const unsigned whole = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+			       SYNC_FILE_RANGE_WAIT_AFTER;
 	int r = 0;
 
+	/* An error that this is told of fsync() is not. */
+	for (uint32_t i = 0; r >= 0 && i < batch->count; i++)
+		r = sync_file_range(batch->pending[i].fd, 0, 0, whole) < 0 ? -errno : 0;
 	for (uint32_t i = 0; r >= 0 && i < batch->count; i++)
 		r = fsync(batch->pending[i].fd) < 0 ? -errno : 0;
+	return r;
+}
+
+int batch_commit(struct batch *batch)
+{
+	int r = batch_sync(batch);
+
 	for (uint32_t i = 0; r >= 0 && i < batch->count; i++)
 		r = name_give(batch, &batch->pending[i]);
 	if (r >= 0 && batch->count && fsync(batch->blobs_fd) < 0)

@@ -22,13 +22,15 @@ static void sealing_done(struct sealing *s)
 	free(s->found);
 	digest_set_done(&s->digests);
 	digest_set_done(&s->found_set);
+	index_close(&s->index);
+	segment_writer_free(s->writer);
 	free(s->buffer);
 	free(s->other);
 }
 
 /* ---- what the store has not ---- */
 
-static int file_store(struct sealing *s, struct segment_writer *writer, struct seal_file *file)
+int seal_file_store(struct sealing *s, struct seal_file *file)
 {
 	const struct tree *tree = s->seal->tree;
 	const struct tree_node *node = &tree->nodes[file->node];
@@ -46,7 +48,7 @@ static int file_store(struct sealing *s, struct segment_writer *writer, struct s
 		};
 		struct tree_extent there;
 
-		r = segment_add(writer, &source, &there);
+		r = segment_add(s->writer, &source, &there);
 		if (r < 0)
 			break;
 		if (!i) {
@@ -59,25 +61,41 @@ static int file_store(struct sealing *s, struct segment_writer *writer, struct s
 	return r;
 }
 
+/* What there is of them at most: some of it may be in the store. */
+static uint64_t contents_bytes(const struct tree *tree)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t at = 0; at != TREE_NONE; at = tree_walk(tree, at)) {
+		const struct tree_node *node = &tree->nodes[at];
+
+		for (uint32_t i = 0; node->type == TREE_FILE && i < node->extents; i++)
+			bytes +=
+				(uint64_t)tree->extents[node->extent + i].blocks * TREE_BLOCK_BYTES;
+	}
+	return bytes;
+}
+
+/* What was found and is not used after all comes behind all others. */
 static int files_store(struct sealing *s, struct batch *batch, struct tree_segment **ret,
 		       uint32_t *ret_count)
 {
-	struct segment_writer *writer;
-	uint64_t bytes = 0;
-	int r;
+	int r = index_open(s->store->fd, &s->index);
 
-	for (uint32_t i = 0; i < s->file_count; i++)
-		bytes += s->files[i].same == SEAL_NONE && s->files[i].found == SEAL_NONE ?
-				 s->files[i].bytes :
-				 0;
-	r = segment_writer_new(batch, bytes, &writer);
-	for (uint32_t i = 0; r >= 0 && i < s->file_count; i++)
-		if (s->files[i].same == SEAL_NONE && s->files[i].found == SEAL_NONE)
-			r = file_store(s, writer, &s->files[i]);
 	if (r >= 0)
-		r = segment_writer_end(writer, ret, ret_count);
-	segment_writer_free(writer);
-	return r;
+		r = segment_writer_new(batch, contents_bytes(s->seal->tree), &s->writer);
+	if (r >= 0)
+		r = seal_files_read(s);
+	if (r >= 0)
+		r = seal_found_use(s);
+	for (uint32_t i = 0; r >= 0 && i < s->file_count; i++) {
+		struct seal_file *file = &s->files[i];
+
+		if (file->same == SEAL_NONE && file->found == SEAL_NONE &&
+		    file->number == SEAL_NONE)
+			r = seal_file_store(s, file);
+	}
+	return r < 0 ? r : segment_writer_end(s->writer, ret, ret_count);
 }
 
 /* ---- the tree as it is kept ---- */
@@ -200,12 +218,8 @@ static int sealing_run(struct sealing *s, struct batch *batch, struct sealed *re
 {
 	auto_free struct tree_segment *made = NULL;
 	uint32_t count;
-	int r = seal_files_read(s);
+	int r = files_store(s, batch, &made, &count);
 
-	if (r >= 0)
-		r = seal_files_find(s);
-	if (r >= 0)
-		r = files_store(s, batch, &made, &count);
 	s->seal->tree->segment_count = 0;
 	for (uint32_t i = 0; r >= 0 && i < s->file_count; i++)
 		r = file_place(s, made, &s->files[i]);
@@ -220,7 +234,7 @@ static int sealing_run(struct sealing *s, struct batch *batch, struct sealed *re
 
 int store_seal(struct store *store, const struct seal *seal, struct sealed *ret)
 {
-	struct sealing s = { .store = store, .seal = seal };
+	struct sealing s = { .store = store, .seal = seal, .index = { .fd = -1 } };
 	struct sealed sealed = { 0 };
 	struct batch *batch = NULL;
 	int r = batch_new(store->blobs_fd, &batch);

@@ -90,7 +90,7 @@ static int file_read_node(struct sealing *s, struct digest *digest, uint32_t num
 
 	memset(ret, 0, sizeof *ret);
 	ret->node = number;
-	ret->same = ret->found = ret->next = SEAL_NONE;
+	ret->same = ret->found = ret->next = ret->number = SEAL_NONE;
 	seal_holes_add(digest, node, extents);
 	for (uint32_t i = 0; r >= 0 && i < node->extents; i++) {
 		uint64_t bytes = seal_extent_bytes(node, &extents[i]);
@@ -134,6 +134,18 @@ static int file_keep(struct sealing *s, const struct seal_file *file)
 	return 0;
 }
 
+/* At once, while its bytes are at hand, where no other has them. */
+static int file_take(struct sealing *s, const struct seal_file *file)
+{
+	uint32_t at = s->file_count;
+	int r = file_keep(s, file);
+
+	if (r < 0 || s->files[at].same != SEAL_NONE)
+		return r;
+	r = seal_file_find(s, at);
+	return r == 0 ? seal_file_store(s, &s->files[at]) : r;
+}
+
 int seal_files_read(struct sealing *s)
 {
 	struct tree *tree = s->seal->tree;
@@ -148,7 +160,7 @@ int seal_files_read(struct sealing *s)
 			continue;
 		r = file_read_node(s, digest, at, &file);
 		if (r >= 0 && file.blocks)
-			r = file_keep(s, &file);
+			r = file_take(s, &file);
 	}
 	digest_free(digest);
 	return r;

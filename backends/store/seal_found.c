@@ -13,7 +13,33 @@
 #include "backends/store/segment.h"
 #include "engine/base/cleanup.h"
 
-static int found_add(struct sealing *s, uint32_t file, const struct place *place)
+static bool blob_is(const struct store *store, const uint8_t digest[DIGEST_BYTES], uint64_t bytes,
+		    int *ret_fd)
+{
+	struct stat st;
+	int fd;
+
+	if (store_blob_open(store, digest, &fd) < 0)
+		return false;
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes) {
+		(void)close(fd); /* was not read */
+		return false;
+	}
+	*ret_fd = fd;
+	return true;
+}
+
+static bool segment_is_there(const struct store *store, const struct tree_segment *segment)
+{
+	auto_close int file = -1;
+	auto_close int table = -1;
+
+	return blob_is(store, segment->digest, segment->bytes, &file) &&
+	       blob_is(store, segment->chunks, segment_table_bytes(segment->bytes), &table);
+}
+
+/* The segment of a place; one that is gone, or cut off, is noted as such. */
+static int found_note(struct sealing *s, const struct place *place, struct seal_found **ret)
 {
 	struct seal_found *found;
 	uint32_t at;
@@ -32,14 +58,10 @@ static int found_add(struct sealing *s, uint32_t file, const struct place *place
 	}
 	found = &s->found[at];
 	if (r > 0) {
-		memset(found, 0, sizeof *found);
-		found->segment = place->segment;
-		found->first = SEAL_NONE;
+		*found = (struct seal_found){ .segment = place->segment, .first = SEAL_NONE };
+		found->whole = segment_is_there(s->store, &place->segment);
 	}
-	s->files[file].next = found->first;
-	s->files[file].block = place->block;
-	found->first = file;
-	found->bytes += s->files[file].blocks * TREE_BLOCK_BYTES;
+	*ret = found;
 	return 0;
 }
 
@@ -49,27 +71,23 @@ static bool place_fits(const struct place *place, const struct seal_file *file)
 	       ((uint64_t)place->block + place->blocks) * TREE_BLOCK_BYTES <= place->segment.bytes;
 }
 
-static int places_find(struct sealing *s)
+int seal_file_find(struct sealing *s, uint32_t file)
 {
-	struct index index;
-	int r = index_open(s->store->fd, &index);
+	struct seal_found *found;
+	struct place place;
+	int r = index_find(&s->index, s->seal->tree->nodes[s->files[file].node].digest, &place);
 
-	if (r < 0)
+	if (r == -ENOENT || (r >= 0 && !place_fits(&place, &s->files[file])))
+		return 0;
+	if (r >= 0)
+		r = found_note(s, &place, &found);
+	if (r < 0 || !found->whole)
 		return r;
-	for (uint32_t i = 0; r >= 0 && i < s->file_count; i++) {
-		const struct tree_node *node = &s->seal->tree->nodes[s->files[i].node];
-		struct place place;
-
-		if (s->files[i].same != SEAL_NONE)
-			continue;
-		r = index_find(&index, node->digest, &place);
-		if (r == -ENOENT)
-			r = 0;
-		else if (r >= 0 && place_fits(&place, &s->files[i]))
-			r = found_add(s, i, &place);
-	}
-	index_close(&index);
-	return r;
+	s->files[file].next = found->first;
+	s->files[file].block = place.block;
+	found->first = file;
+	found->bytes += s->files[file].blocks * TREE_BLOCK_BYTES;
+	return 1;
 }
 
 /* ---- which segments ---- */
@@ -138,33 +156,14 @@ static int file_compare(struct sealing *s, int segment_fd, const struct seal_fil
 	return same;
 }
 
-static bool blob_is(const struct store *store, const uint8_t digest[DIGEST_BYTES], uint64_t bytes,
-		    int *ret_fd)
-{
-	struct stat st;
-	int fd;
-
-	if (store_blob_open(store, digest, &fd) < 0)
-		return false;
-	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size != bytes) {
-		(void)close(fd); /* was not read */
-		return false;
-	}
-	*ret_fd = fd;
-	return true;
-}
-
 static int found_compare(struct sealing *s, uint32_t at)
 {
 	const struct seal_found *found = &s->found[at];
 	auto_close int segment = -1;
-	auto_close int table = -1;
 	uint32_t next;
 	int r = 0;
 
-	if (!blob_is(s->store, found->segment.digest, found->segment.bytes, &segment) ||
-	    !blob_is(s->store, found->segment.chunks, segment_table_bytes(found->segment.bytes),
-		     &table))
+	if (!blob_is(s->store, found->segment.digest, found->segment.bytes, &segment))
 		return 0;
 	for (uint32_t i = found->first; r >= 0 && i != SEAL_NONE; i = next) {
 		next = s->files[i].next;
@@ -177,12 +176,10 @@ static int found_compare(struct sealing *s, uint32_t at)
 	return r;
 }
 
-int seal_files_find(struct sealing *s)
+int seal_found_use(struct sealing *s)
 {
-	int r = places_find(s);
+	int r = found_choose(s);
 
-	if (r >= 0)
-		r = found_choose(s);
 	for (uint32_t i = 0; r >= 0 && i < s->found_set.count; i++)
 		if (s->found[i].used)
 			r = found_compare(s, i);

@@ -10,6 +10,7 @@
 
 #include "backends/store/batch.h"
 #include "backends/store/file.h"
+#include "backends/store/segment_behind.h"
 #include "engine/base/cleanup.h"
 
 enum { SEGMENTS_WANTED_MAX = 256, BLOCKS_MAX = UINT32_MAX };
@@ -19,15 +20,15 @@ struct open_segment {
 	int fd; /* -1: none is open */
 	uint32_t number;
 	uint64_t bytes; /* with what is in the chunk */
-	uint32_t chunk_bytes;
-	struct digest *digest;
+	struct behind_piece *chunk;
+	struct digest *digest; /* the second thread's, as the table is */
 	uint8_t (*table)[DIGEST_BYTES];
 	uint32_t chunks, table_size;
-	char chunk[SEGMENT_CHUNK_BYTES];
 };
 
 struct segment_writer {
 	struct batch *batch;
+	struct behind *behind; /* NULL: nothing was written yet */
 	uint64_t target_bytes;
 	struct open_segment small, large; /* of files that share, of one that has its own */
 	struct open_segment *promised;	  /* where the rest of a file goes */
@@ -56,8 +57,12 @@ int segment_writer_new(struct batch *batch, uint64_t content_bytes, struct segme
 	return 0;
 }
 
-static void segment_drop(struct open_segment *s)
+/* Nothing of it is at work. */
+static void segment_drop(struct segment_writer *writer, struct open_segment *s)
 {
+	if (s->chunk)
+		behind_return(writer->behind, s->chunk);
+	s->chunk = NULL;
 	cleanup_close(&s->fd);
 	s->fd = -1;
 	digest_free(s->digest);
@@ -70,8 +75,11 @@ void segment_writer_free(struct segment_writer *writer)
 {
 	if (!writer)
 		return;
-	segment_drop(&writer->small);
-	segment_drop(&writer->large);
+	if (writer->behind)
+		behind_wait(writer->behind);
+	segment_drop(writer, &writer->small);
+	segment_drop(writer, &writer->large);
+	behind_free(writer->behind);
 	free(writer->segments);
 	free(writer);
 }
@@ -81,8 +89,10 @@ void segment_writer_free(struct segment_writer *writer)
 /* Its number is that of its beginning. */
 static int segment_begin(struct segment_writer *writer, struct open_segment *s)
 {
-	int fd, r;
+	int fd, r = writer->behind ? 0 : behind_new(&writer->behind);
 
+	if (r < 0)
+		return r;
 	if (writer->count == TREE_SEGMENTS_MAX)
 		return -E2BIG;
 	if (writer->count == writer->size) {
@@ -98,67 +108,77 @@ static int segment_begin(struct segment_writer *writer, struct open_segment *s)
 	if (r < 0)
 		return r;
 	s->fd = fd;
-	s->bytes = s->chunk_bytes = s->chunks = s->table_size = 0;
+	s->bytes = s->chunks = s->table_size = 0;
 	s->digest = digest_new();
 	if (!s->digest)
 		return -ENOMEM;
+	s->chunk = behind_take(writer->behind);
 	s->number = writer->count++;
 	memset(&writer->segments[s->number], 0, sizeof *writer->segments);
 	return 0;
 }
 
-static int chunk_end(struct open_segment *s)
+/* It is written, and its digests are taken behind us. */
+static int chunk_end(struct segment_writer *writer, struct open_segment *s)
 {
+	struct behind_piece *chunk = s->chunk;
 	int r;
 
 	if (s->chunks == s->table_size) {
 		uint32_t size = s->table_size ? s->table_size * 2 : 1024;
-		void *grown = realloc(s->table, (size_t)size * DIGEST_BYTES);
+		void *grown;
 
+		behind_wait(writer->behind); /* it writes there */
+		grown = realloc(s->table, (size_t)size * DIGEST_BYTES);
 		if (!grown)
 			return -ENOMEM;
 		s->table = grown;
 		s->table_size = size;
 	}
-	r = file_write(s->fd, s->chunk, s->chunk_bytes, s->bytes - s->chunk_bytes);
+	chunk->at = s->bytes - chunk->count;
+	r = file_write(s->fd, chunk->bytes, chunk->count, chunk->at);
 	if (r < 0)
 		return r;
-	digest_add(s->digest, s->chunk, s->chunk_bytes);
-	digest_of(s->chunk, s->chunk_bytes, s->table[s->chunks++]);
-	s->chunk_bytes = 0;
+	chunk->fd = s->fd;
+	chunk->file = s->digest;
+	chunk->ret = s->table[s->chunks++];
+	behind_give(writer->behind, chunk);
+	s->chunk = behind_take(writer->behind);
 	return 0;
 }
 
 static int segment_end(struct segment_writer *writer, struct open_segment *s)
 {
 	struct tree_segment *made = &writer->segments[s->number];
-	int r = s->chunk_bytes ? chunk_end(s) : 0;
+	int r = s->chunk->count ? chunk_end(writer, s) : 0;
 
 	if (r < 0)
 		return r;
+	behind_wait(writer->behind);
 	made->bytes = s->bytes;
 	digest_take(s->digest, made->digest);
 	r = batch_write(writer->batch, s->table, (size_t)s->chunks * DIGEST_BYTES, made->chunks);
 	if (r >= 0)
 		r = batch_keep(writer->batch, take_fd(&s->fd), made->digest);
-	segment_drop(s);
+	segment_drop(writer, s);
 	return r;
 }
 
 /* At most to the chunk's end; what the source has not is zero. */
-static int chunk_fill(struct open_segment *s, const struct segment_source *source, uint64_t at,
-		      uint32_t bytes)
+static int chunk_fill(struct segment_writer *writer, struct open_segment *s,
+		      const struct segment_source *source, uint64_t at, uint32_t bytes)
 {
 	uint64_t left = source->bytes > at ? source->bytes - at : 0;
 	uint32_t take = left < bytes ? (uint32_t)left : bytes;
-	int r = file_read(source->fd, s->chunk + s->chunk_bytes, take, source->offset + at);
+	char *to = s->chunk->bytes + s->chunk->count;
+	int r = file_read(source->fd, to, take, source->offset + at);
 
 	if (r < 0)
 		return r;
-	memset(s->chunk + s->chunk_bytes + take, 0, bytes - take);
-	s->chunk_bytes += bytes;
+	memset(to + take, 0, bytes - take);
+	s->chunk->count += bytes;
 	s->bytes += bytes;
-	return s->chunk_bytes == SEGMENT_CHUNK_BYTES ? chunk_end(s) : 0;
+	return s->chunk->count == SEGMENT_CHUNK_BYTES ? chunk_end(writer, s) : 0;
 }
 
 /* ---- files ---- */
@@ -200,10 +220,10 @@ int segment_add(struct segment_writer *writer, const struct segment_source *sour
 	ret->block = (uint32_t)(s->bytes / TREE_BLOCK_BYTES);
 	ret->blocks = (uint32_t)(all / TREE_BLOCK_BYTES);
 	for (uint64_t at = 0; r >= 0 && at < all;) {
-		uint32_t room = SEGMENT_CHUNK_BYTES - s->chunk_bytes;
+		uint32_t room = SEGMENT_CHUNK_BYTES - s->chunk->count;
 		uint32_t bytes = all - at < room ? (uint32_t)(all - at) : room;
 
-		r = chunk_fill(s, source, at, bytes);
+		r = chunk_fill(writer, s, source, at, bytes);
 		at += bytes;
 	}
 	if (r < 0)
