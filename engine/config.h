@@ -127,6 +127,7 @@ struct config {
 	uint64_t disk_inodes;		   /* 262144 */
 	uint64_t image_bytes_max;	   /* contents of an imported image: 64 GiB */
 	uint32_t images_full_percent;	   /* of their disk: no import beyond; 90 */
+	uint32_t compose_timeout_s;	   /* of making a composition on first use: 120 */
 	const char *remote_header_path;	   /* NULL: a remote is asked without credentials */
 	const char *remote_ca_path;	   /* NULL: the host's */
 	const char *remote_address;	   /* where contents are that are not here; NULL */

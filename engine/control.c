@@ -432,6 +432,7 @@ static void refresh_due(struct control *control)
 		return;
 	control->refreshed_ns = now_ns;
 	images_refresh(control, control->config);
+	image_runs_tick(control);
 	serve_tick(control->serve);
 	policies_sweep(&control->policies);
 }

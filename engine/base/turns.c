@@ -103,6 +103,13 @@ struct turn *turns_take_of(struct turns *turns, uint64_t whose)
 	return line;
 }
 
+bool turns_waits(const struct turns *turns, uint64_t whose)
+{
+	struct turn *before;
+
+	return line_find(turns, whose, &before) != NULL;
+}
+
 void turns_remove(struct turns *turns, struct turn *turn)
 {
 	struct turn *before, *line = line_find(turns, turn->whose, &before), *at = line;

@@ -26,5 +26,7 @@ void turns_add_first(struct turns *turns, struct turn *turn, uint64_t whose);
 struct turn *turns_take(struct turns *turns); /* NULL: nobody waits */
 /* The next of this owner's, out of turn; NULL: none of its waits. */
 struct turn *turns_take_of(struct turns *turns, uint64_t whose);
+/* Something of this owner's waits. */
+bool turns_waits(const struct turns *turns, uint64_t whose);
 /* Which does wait. */
 void turns_remove(struct turns *turns, struct turn *turn);

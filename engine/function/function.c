@@ -323,6 +323,7 @@ static void register_part(struct part *part)
 	}
 	registering->part = part;
 	registering->image.shard = part->shard;
+	registering->image.tenant = part->request->tenant->index;
 	registering->image.ready = image_ready;
 	part->work = registering;
 	r = image_get(&registering->image);

@@ -34,6 +34,8 @@ struct composing {
 	char key[DIGEST_HEX_BYTES];
 	char *digests; /* owned: of manifests, in hex, each ends with NUL */
 	uint32_t count;
+	struct turn turn; /* while it waits for a place */
+	bool is_waiting;
 	int status_fd, its_status_fd; /* -1 */
 	bool is_live, is_beginning;
 	bool is_over; /* nobody waits for it any more */
@@ -237,7 +239,10 @@ static void composing_ended(struct image_run *run)
 {
 	struct composing *composing = container_of(run, struct composing, run);
 
-	if (run->result == -EPROTO) {
+	if (run->result == -ETIMEDOUT) {
+		log_error("image compose failed key=%s: it took longer than --compose-timeout",
+			  composing->key);
+	} else if (run->result == -EPROTO) {
 		run->result = failure_read(composing);
 	} else if (run->result >= 0) {
 		run->result = composed_publish(composing);
@@ -296,6 +301,7 @@ static int composing_begin(struct control *control, struct composing *composing)
 	composing->run.start = composing_start;
 	composing->run.ended = composing_ended;
 	composing->run.gone = composing_gone;
+	composing->run.limit_s = control_config(control)->compose_timeout_s;
 	composing->is_live = composing->is_beginning = true;
 	r = image_run_begin(&composing->run);
 	composing->is_beginning = false;
@@ -305,25 +311,38 @@ static int composing_begin(struct control *control, struct composing *composing)
 	return r == -EAGAIN && !others ? -EBUSY : r;
 }
 
+static void composing_wait(struct composing *composing, uint64_t whose, bool is_first)
+{
+	struct turns *waiting = &control_images(composing->run.control)->compositions.waiting;
+
+	composing->is_waiting = true;
+	if (is_first)
+		turns_add_first(waiting, &composing->turn, whose);
+	else
+		turns_add(waiting, &composing->turn, whose);
+}
+
 /* Those that wait for a place. */
 static void composings_next(struct control *control)
 {
-	struct composing *at = control_images(control)->compositions.first;
+	struct turns *waiting = &control_images(control)->compositions.waiting;
+	struct turn *turn;
 
-	while (at) {
-		int r = at->is_live ? 0 : composing_begin(control, at);
+	while ((turn = turns_take(waiting))) {
+		struct composing *at = container_of(turn, struct composing, turn);
+		int r = composing_begin(control, at);
 
-		if (r == -EAGAIN)
+		at->is_waiting = false;
+		if (r == -EAGAIN) {
+			composing_wait(at, turn->whose, true);
 			return;
-		if (r >= 0) {
-			at = at->next;
-			continue;
 		}
+		if (r >= 0)
+			continue;
 		composing_forget(control, at);
 		at->run.result = r;
 		composing_answer(at);
 		composing_free(at);
-		at = control_images(control)->compositions.first; /* it may be another list now */
 	}
 }
 
@@ -363,11 +382,11 @@ static struct composing *composing_new(const char *key, const struct manifests *
 }
 
 /* One more of the list, begun or waiting for a place. */
-static int composing_add(struct control *control, const char *key,
+static int composing_add(struct control *control, const struct image_want *want,
 			 const struct manifests *manifests, struct composing **ret)
 {
 	struct composing **last = &control_images(control)->compositions.first;
-	struct composing *composing = composing_new(key, manifests);
+	struct composing *composing = composing_new(want->image->key, manifests);
 	int r;
 
 	if (!composing)
@@ -375,8 +394,14 @@ static int composing_add(struct control *control, const char *key,
 	while (*last)
 		last = &(*last)->next;
 	*last = composing;
-	r = composing_begin(control, composing);
-	if (r < 0 && r != -EAGAIN) {
+	composing->run.control = control;
+	r = control_images(control)->compositions.waiting.count ?
+		    -EAGAIN :
+		    composing_begin(control, composing);
+	if (r == -EAGAIN) {
+		composing_wait(composing, want->tenant, false);
+		log_info("image compose waits key=%s tenant=%u", composing->key, want->tenant);
+	} else if (r < 0) {
 		composing_forget(control, composing);
 		composing_free(composing);
 		return r;
@@ -385,15 +410,28 @@ static int composing_add(struct control *control, const char *key,
 	return 0;
 }
 
+/* Another tenant wants it, too, who need not wait behind all that the first one wants. */
+static void composing_share(struct composing *composing, uint32_t whose)
+{
+	struct turns *waiting = &control_images(composing->run.control)->compositions.waiting;
+
+	if (!composing->is_waiting || turns_waits(waiting, whose))
+		return;
+	turns_remove(waiting, &composing->turn);
+	turns_add(waiting, &composing->turn, whose);
+	log_info("image compose waits key=%s tenant=%u, too", composing->key, whose);
+}
+
 /* Waits with the others of that key; for the first it is made. */
 static int composition_await(struct control *control, const struct manifests *manifests,
 			     struct image_want *want)
 {
 	struct composing *composing = composing_find(control, want->image->key);
-	int r = composing ? 0 : composing_add(control, want->image->key, manifests, &composing);
+	int r = composing ? 0 : composing_add(control, want, manifests, &composing);
 
 	if (r < 0)
 		return r;
+	composing_share(composing, want->tenant);
 	want->mail.next = NULL;
 	*composing->wants_last = &want->mail;
 	composing->wants_last = &want->mail.next;

@@ -4,6 +4,7 @@
  * thread's.
  *
  *	want ── no file of that key ──► a run, one per key: all who want it wait
+ *	as many runs as may be ──► it waits, in turn with those of other tenants
  *	run ended ── composed/KEY.erofs ──► they are wants again, and find it
  */
 #pragma once

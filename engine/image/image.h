@@ -15,6 +15,7 @@
 
 #include "backends/store/digest.h"
 #include "engine/base/io.h"
+#include "engine/base/turns.h"
 #include "engine/config.h"
 #include "engine/request/status.h"
 
@@ -70,7 +71,8 @@ struct image {
 /* In the making; see composition.h. */
 struct compositions {
 	struct composing *first;
-	uint32_t made; /* so far */
+	struct turns waiting; /* of those: for a place, by tenants */
+	uint32_t made;	      /* so far */
 };
 
 /* The control thread's. */
@@ -95,13 +97,14 @@ struct image_want {
 	struct shard *shard;
 	struct node *node;
 	char name[IMAGE_NAMES_MAX];
-	bool is_ours; /* the name is none that users may write */
+	uint32_t tenant; /* whose: what is made for it takes turns with others' */
+	bool is_ours;	 /* the name is none that users may write */
 	int result, mount_fd;
 	struct image *image; /* result 0: used from now on, until image_put() */
 	/*
 	 * 0, or -ENOENT, -EINVAL (name), -ENOSPC (IMAGES_MAX in use), -EBADMSG (record), -ETXTBSY
 	 * (written to in place, under sandboxes that use it), -ENODATA (a part of it is not of the
-	 * store), …
+	 * store), -ETIMEDOUT (it took longer than --compose-timeout to make), …
 	 */
 	void (*ready)(struct image_want *want, int result);
 };

@@ -18,6 +18,7 @@ static const struct {
 	  "letters, digits and . _ - : in parts separated by /; + joins several" },
 	{ E2BIG, DSEC_INVALID, "at most 128 images joined by +, and what they are of" },
 	{ ENODATA, DSEC_INVALID, "one of those joined by + is not of the store: import it anew" },
+	{ ETIMEDOUT, DSEC_DEADLINE, "the composition took longer to make than --compose-timeout" },
 	{ EPIPE, 0, "what was making the composition was killed: see the log" },
 	{ EMEDIUMTYPE, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
 	{ EBADMSG, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },

@@ -59,7 +59,9 @@ static void run_reaped(struct io_op *op, int res)
 
 	run->pid = 0;
 	group_drop(run);
-	if (res < 0 || run->info.si_code != CLD_EXITED)
+	if (run->is_late)
+		run->result = -ETIMEDOUT;
+	else if (res < 0 || run->info.si_code != CLD_EXITED)
 		run->result = -EOWNERDEAD; /* its children may have told what came of that */
 	else
 		run->result = run->info.si_status ? -EPROTO : 0; /* it told why */
@@ -150,6 +152,9 @@ int image_run_begin(struct image_run *run)
 		scratch_sweep(&run->scratch, &runs->scratches);
 		return 0;
 	}
+	if (run->limit_s)
+		run->until_ns =
+			io_clock_ns(control_io(run->control)) + run->limit_s * 1000000000ull;
 	run->op.done = run_reaped;
 	io_wait_pid(control_io(run->control), &run->op, run->pid, &run->info);
 	return 0;
@@ -161,6 +166,18 @@ void image_runs_open(struct control *control)
 {
 	images_drop_left(control_config(control));
 	scratches_open(control, control_scratches(control));
+}
+
+void image_runs_tick(struct control *control)
+{
+	uint64_t now_ns = io_clock_ns(control_io(control));
+
+	for (struct image_run *run = control_image_runs(control)->live; run; run = run->next) {
+		if (!run->limit_s || run->is_late || run->pid <= 0 || now_ns < run->until_ns)
+			continue;
+		run->is_late = true;
+		image_run_kill(run);
+	}
 }
 
 void image_runs_stop(struct control *control)

@@ -46,9 +46,12 @@ struct image_run {
 	 */
 	int result;
 	const char *step;
+	uint32_t limit_s; /* it is killed then, and its result is -ETIMEDOUT; 0: never */
 	struct scratch scratch;
 	/* run.c's */
 	struct image_run *next;
+	uint64_t until_ns;
+	bool is_late;
 	int pid;	/* 0: none to kill */
 	uint64_t group; /* the number of its control group */
 	int group_fd;	/* -1: none */
@@ -74,6 +77,8 @@ void image_run_kill(struct image_run *run);
 
 /* What dead engines left is swept. Never fails: without a place for them, runs do. */
 void image_runs_open(struct control *control);
+/* Now and then: what has had its time ends. */
+void image_runs_tick(struct control *control);
 /* The engine stops: all are killed, and no other begins. */
 void image_runs_stop(struct control *control);
 bool image_runs_live(struct control *control);

@@ -342,6 +342,7 @@ static void image_want(struct creation *creation)
 	int r;
 
 	creation->image.shard = creation->part->shard;
+	creation->image.tenant = creation->part->request->tenant->index;
 	creation->image.ready = image_ready;
 	creation->image.is_ours = creation->source;
 	r = image_get(&creation->image);

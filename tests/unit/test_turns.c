@@ -36,6 +36,21 @@ Test(turns, who_has_much_waiting_holds_up_nobody)
 	cr_assert_str_eq(taken(&turns, text), "BA");
 }
 
+Test(turns, an_owner_waits_until_its_last_was_taken)
+{
+	struct turns turns = { 0 };
+	struct turn all[3];
+
+	cr_assert_not(turns_waits(&turns, 'A'));
+	add_all(&turns, all, "AAB");
+	for (int i = 0; i < 3; i++) {
+		cr_assert(turns_waits(&turns, 'A'));
+		(void)turns_take(&turns); /* A, B, A */
+	}
+	cr_assert_not(turns_waits(&turns, 'A'));
+	cr_assert_not(turns_waits(&turns, 'B'));
+}
+
 Test(turns, those_of_one_owner_keep_their_order)
 {
 	struct turns turns = { 0 };

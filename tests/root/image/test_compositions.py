@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 import test_image_engine as neighbour
-from importer import mounts_of_our_own
+from importer import mounts_of_our_own, record_of
 
 SEAL = os.environ["SEAL_FOLDER"]
 PARTS = 100
@@ -195,6 +195,67 @@ class CompositionsTest(unittest.TestCase):
         run.communicate(timeout=neighbour.RUN_S)
         self.assertEqual(engine.process.returncode, 0, engine.log.read_text())
         self.assertEqual(list((self.images / ".import").glob("*hangtest*")), [])
+
+    def program(self, name, before):
+        """The store's program, behind some lines of shell. Their words are its own: $6 is the first part."""
+        program = self.folder / name
+        program.write_text(f"#!/bin/sh\n{before}\nexec {neighbour.BUILD}/engine/dsec-store \"$@\"\n")
+        program.chmod(0o755)
+        return program
+
+    def test_what_takes_too_long_is_told_and_leaves_nothing(self):
+        mark = self.folder / "late-mark"
+        program = self.program("late-program", f"[ -e {mark} ] || {{ : >{mark}; sleep 300 & exec sleep 300; }}")
+        self.tool_make("late", "1")
+        self.seal(late=self.folder / "late")
+        composed = self.composed()
+        engine = neighbour.Engine(self.folder, "latetest", self.images, "--store-program", program,
+                                  "--compose-timeout", "1s")
+        self.addCleanup(engine.stop)
+        ran = engine.dsec("run", "base+late", "--", "/bin/busybox", "true")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("longer to make than --compose-timeout", ran.stderr.decode())
+        self.assertTrue(neighbour.eventually(lambda: not engine.groups()))
+        self.assertTrue(neighbour.eventually(lambda: not engine.left()), engine.left())
+        self.assertEqual(self.composed(), composed)
+        ran = engine.dsec("run", "base+late", "--", "/bin/busybox", "cat", "/tools/late")
+        self.assertEqual(ran.stdout, b"1\n", ran.stderr)
+
+    def test_tenants_take_turns(self):
+        names = [f"turn{number}" for number in range(9)] + ["other"]
+        for name in names:
+            self.tool_make(name, name)
+        self.seal(**{name: self.folder / name for name in names})
+        manifests = {name: record_of(self.images / f"{name}.erofs")["manifests"][0].split(":")[1]
+                     for name in names}
+        order, go, door = self.folder / "order", self.folder / "go", self.folder / "green.sock"
+        program = self.program("turns-program", f"echo $7 >>{order}\nwhile [ ! -e {go} ]; do sleep 0.05; done")
+        engine = neighbour.Engine(self.folder, "turntest", self.images, "--store-program", program,
+                                  "--tenant", f"name=green,socket={door}")
+        self.addCleanup(engine.stop)
+        self.addCleanup(go.touch)
+        runs = []
+
+        def want(name, waiting, **where):
+            command = ["run", f"base+{name}", "--", "/bin/busybox", "cat", f"/tools/{name}"]
+            runs.append((name, subprocess.Popen(
+                [neighbour.DSEC, "-H", f"unix:{where.get('socket', engine.socket)}", *command],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)))
+            told = "image compose waits"
+            self.assertTrue(neighbour.eventually(lambda: engine.log.read_text().count(told) == waiting),
+                            engine.log.read_text())
+        for number, name in enumerate(names[:-1]):
+            want(name, max(0, number - 1))
+        want("turn8", 8, socket=door)  # the last of the other's: it need not wait for those before
+        want("other", 9, socket=door)
+        go.touch()
+        for name, run in runs:
+            out, errors = run.communicate(timeout=neighbour.RUN_S)
+            self.assertEqual((run.returncode, out.decode()), (0, f"{name}\n"), errors)
+        begun = order.read_text().split()
+        self.assertEqual(len(begun), len(names), "each is made once")
+        self.assertLess(begun.index(manifests["turn8"]), 4, begun)
+        self.assertLess(begun.index(manifests["other"]), 6, begun)
 
     def test_a_composition_may_have_a_name(self):
         made = self.engine.dsec("image", "compose", "team/all", "base", "workspace", "tool")
