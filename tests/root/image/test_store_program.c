@@ -7,10 +7,12 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 
+#include "backends/store/verify.h"
 #include "tests/unit/store_place.h"
 
 enum { WAIT_MS = 20000, TEXT_BYTES = 16 << 10 };
@@ -19,6 +21,7 @@ struct run {
 	pid_t pid;
 	int scratch_fd, status_fd;
 	char scratch[64];
+	bool traced; /* it stops where its program begins */
 };
 
 static void run_start(struct run *run, const struct place_of *at, const char *const *words)
@@ -43,6 +46,8 @@ static void run_start(struct run *run, const struct place_of *at, const char *co
 			_exit(126);
 		(void)close(high); /* it is at its place */
 		(void)close(images);
+		if (run->traced && ptrace(PTRACE_TRACEME, 0, NULL, NULL) < 0)
+			_exit(126);
 		(void)execv(getenv("DSEC_STORE"), (char *const *)argv);
 		_exit(127);
 	}
@@ -112,7 +117,7 @@ Test(store_program, compose_leaves_an_image_of_its_parts)
 	const char *const words[] = { "compose", "0", "both", "one", "two", NULL };
 	struct place_of at = { 0 };
 	struct import_frame frame;
-	struct run run;
+	struct run run = { 0 };
 
 	store_two(&at);
 	run_start(&run, &at, words);
@@ -138,7 +143,7 @@ Test(store_program, compose_names_the_part_that_it_cannot_use)
 	for (unsigned i = 0; i < 2; i++) {
 		const char *const words[] = { "compose", "0", "x", "one", cases[i].part, NULL };
 		struct import_frame frame;
-		struct run run;
+		struct run run = { 0 };
 
 		run_start(&run, &at, words);
 		cr_assert_eq(run_end(&run, &frame), 1);
@@ -158,7 +163,7 @@ Test(store_program, gc_reports_what_it_took_and_is_refused_while_others_work)
 	struct import_frame frame;
 	char text[TEXT_BYTES];
 	uint32_t before;
-	struct run run;
+	struct run run = { 0 };
 
 	store_two(&at);
 	before = blobs_count(&at);
@@ -185,6 +190,94 @@ Test(store_program, gc_reports_what_it_took_and_is_refused_while_others_work)
 	store_gone(&at);
 }
 
+/* ---- killed ---- */
+
+/* Before or behind its calls, at the stop of that number. False: it had ended by itself. */
+static bool run_kill(struct run *run, uint32_t stop)
+{
+	int status;
+
+	cr_assert_eq(waitpid(run->pid, &status, 0), run->pid);
+	cr_assert(WIFSTOPPED(status));
+	cr_assert_eq(ptrace(PTRACE_SETOPTIONS, run->pid, NULL, PTRACE_O_EXITKILL), 0);
+	for (uint32_t i = 0; i < stop && WIFSTOPPED(status); i++) {
+		cr_assert_eq(ptrace(PTRACE_SYSCALL, run->pid, NULL, NULL), 0);
+		cr_assert_eq(waitpid(run->pid, &status, __WALL), run->pid);
+	}
+	(void)close(run->status_fd); /* what it told counts no more */
+	if (!WIFSTOPPED(status)) {
+		cr_assert(WIFEXITED(status));
+		cr_assert_eq(WEXITSTATUS(status), 0);
+		return false;
+	}
+	cr_assert_eq(kill(run->pid, SIGKILL), 0);
+	cr_assert_eq(waitpid(run->pid, &status, __WALL), run->pid);
+	cr_assert(WIFSIGNALED(status));
+	return true;
+}
+
+static int fault_count(void *owner, const struct verify_fault *fault)
+{
+	cr_log_warn("%s is %s: %s", fault->what, fault->how, fault->digest);
+	++*(uint64_t *)owner;
+	return 0;
+}
+
+/* What has a name is whole, wherever it is. */
+static void all_check(struct place_of *at, const struct run *run)
+{
+	auto_free struct image_record *record = calloc(1, sizeof *record);
+	auto_close int result = openat(run->scratch_fd, IMPORT_RESULT, O_RDONLY | O_CLOEXEC);
+	uint64_t faults = 0;
+	const struct verify_wish wish = { .fault = fault_count, .owner = &faults };
+	struct verify_result verified;
+
+	cr_assert(result < 0 || image_record_read(result, record) == 0);
+	cr_assert_eq(store_open(at->fd, &at->store), 0);
+	cr_assert_eq(store_verify(&at->store, &wish, &verified), 0);
+	cr_assert_eq(faults, 0);
+	store_close(&at->store);
+}
+
+Test(store_program, whatever_is_killed_at_any_moment_leaves_a_right_store)
+{
+	static const char *const verbs[][6] = { { "compose", "0", "both", "one", "one", NULL },
+						{ "verify", "0", "", NULL },
+						{ "gc", "0", "", NULL } };
+	enum { STRIDE = 11, STOPS_MAX = 40000 }; /* odd: before calls, and behind them */
+	struct place_of at = { .path = "/dev/shm/dsec-store-killed.XXXXXX" };
+	uint32_t all, kept, stop;
+
+	store_new(&at);
+	image_add(&at, 40, "one.erofs");
+	kept = blobs_count(&at);
+	store_close(&at.store);
+	for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+		bool killed = true;
+
+		for (stop = 1; killed; stop += STRIDE) {
+			struct run run = { .traced = true };
+
+			cr_assert_lt(stop, STOPS_MAX);
+			cr_assert_eq(store_open(at.fd, &at.store), 0);
+			image_add(&at, 20, "two.erofs"); /* gc has something to do each time */
+			store_close(&at.store);
+			cr_assert_eq(unlinkat(at.fd, "two.erofs", 0), 0);
+			all = blobs_count(&at);
+			run_start(&run, &at, verbs[i]);
+			killed = run_kill(&run, stop);
+			all_check(&at, &run);
+			cr_assert_leq(blobs_count(&at), all);
+			cr_assert_geq(blobs_count(&at), i == 2 ? kept : all);
+			run_gone(&run);
+		}
+		cr_assert_gt(stop, 20 * STRIDE, "%s", verbs[i][0]);
+	}
+	cr_assert_eq(blobs_count(&at), kept, "the last gc took the rest");
+	cr_assert_eq(store_open(at.fd, &at.store), 0);
+	store_gone(&at);
+}
+
 Test(store_program, verify_fails_with_a_report_that_names_the_image)
 {
 	const char *const words[] = { "verify", "0", "", NULL };
@@ -192,7 +285,7 @@ Test(store_program, verify_fails_with_a_report_that_names_the_image)
 	struct place_of at = { 0 };
 	struct import_frame frame;
 	char text[TEXT_BYTES], path[96] = "blobs/sha256/";
-	struct run run;
+	struct run run = { 0 };
 
 	store_two(&at);
 	run_start(&run, &at, words);
@@ -252,7 +345,7 @@ Test(store_program, is_confined_before_it_reads_anything)
 	struct import_frame frame;
 	char text[TEXT_BYTES] = "", its[64], ours[64];
 	struct stat root, scratch;
-	struct run run;
+	struct run run = { 0 };
 
 	store_two(&at);
 	auto_close int lock = openat(at.fd, ".lock", O_RDWR | O_CLOEXEC);
