@@ -10,25 +10,53 @@ from pathlib import Path
 COLUMNS = ("scenario", "ours/s", "p50", "p99", "p99.9", "floor/s", "of floor", "best peer/s", "times")
 
 
+def rows_read(path):
+    rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    if not rows:
+        sys.exit(f"{path}: no scenario was measured")
+    return rows
+
+
 def duration(us):
     if us >= 1e6:
         return f"{us / 1e6:.2f} s"
     return f"{us / 1e3:.2f} ms" if us >= 1000 else f"{us:.0f} us"
 
 
+def count(value):
+    return f"{value / 1e6:.2f}\u00a0M" if value >= 1e6 else f"{value:,.0f}"
+
+
+def machine_line(machine):
+    return (
+        f"{machine['processor']}, {machine['cpus']} CPUs, {machine['memory_bytes'] / 2**30:.0f} GiB,"
+        f" {machine['kernel']}"
+    )
+
+
+def times_of_peers(row):
+    """(peer, how many times its rate ours is), the fastest peer first. What is no sandbox (direct)
+    is context, not a comparison."""
+    rates = {
+        name: rate for name, rate in row.get("peers", {}).items() if name != "direct" and rate > 0
+    }
+    return [
+        (name, row["rate_per_s"] / rates[name])
+        for name in sorted(rates, key=rates.get, reverse=True)
+    ]
+
+
 def cells(row):
-    """One row of the table. Peers that are no sandbox (direct) are context, not a comparison."""
-    ours, floor = row["rate_per_s"], row["floor_rate_per_s"]
-    peers = {name: rate for name, rate in row["peers"].items() if name != "direct" and rate > 0}
-    best = max(peers, key=peers.get) if peers else None
+    ours, floor = row["rate_per_s"], row.get("floor_rate_per_s")
+    best, times = (times_of_peers(row) or [(None, 0)])[0]
     return (
         row["scenario"],
         f"{ours:,.0f}",
         *(duration(row[key]) for key in ("p50_us", "p99_us", "p999_us")),
         f"{floor:,.0f}" if floor else "",
         f"{ours / floor:.0%}" if floor else "",
-        f"{best} {peers[best]:,.0f}" if best else "",
-        f"{ours / peers[best]:.1f}x" if best else "",
+        f"{best} {row['peers'][best]:,.0f}" if best else "",
+        f"{times:.1f}x" if best else "",
     )
 
 
@@ -43,18 +71,28 @@ def table(rows):
         print("  ".join([first, *rest]).rstrip())
 
 
+def account_line(row):
+    line = (
+        f"asked {row['asked']:,} = done {row['done']:,} + refused {row['refused']:,} + failed"
+        f" {row['failed']:,}"
+    )
+    if "residue" in row:
+        line += (
+            f"; live {row['live']}, residue {row['residue']}; isolation held in"
+            f" {row['isolation_probes']} probes ({row['isolation_assertions']:,} assertions)"
+        )
+    return line
+
+
 def details(row):
-    print(f"{row['scenario']}: {row['loop']} loop, {row['in_flight']} in flight", end="")
-    if row["loop"] == "open":
+    loop = row.get("loop", "closed")
+    print(f"{row['scenario']}: {loop} loop, {row['in_flight']} in flight", end="")
+    if loop == "open":
         print(f" at most, {row['asked_rate_per_s']:,.0f}/s asked", end="")
     print(f", {row['duration_s']:.0f} s, median second {row['rate_median_per_s']:,}/s")
     print(f"  latency: {row['latency_of']}")
     print(f"  includes: {'; '.join(row['includes'])}")
-    print(
-        f"  asked {row['asked']:,} = done {row['done']:,} + refused {row['refused']:,} + failed"
-        f" {row['failed']:,}; live {row['live']}, residue {row['residue']}; isolation held in"
-        f" {row['isolation_probes']} probes ({row['isolation_assertions']:,} assertions)"
-    )
+    print(f"  {account_line(row)}")
     if "hold" in row:
         hold = row["hold"]
         print(
@@ -78,15 +116,8 @@ def peer_details(path):
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as report:
-        rows = [json.loads(line) for line in report]
-    if not rows:
-        sys.exit("report.py: no scenario was measured")
-    machine = rows[0]["machine"]
-    print(
-        f"{machine['processor']}, {machine['cpus']} CPUs, {machine['memory_bytes'] / 2**30:.0f} GiB,"
-        f" {machine['kernel']}"
-    )
+    rows = rows_read(sys.argv[1])
+    print(machine_line(rows[0]["machine"]))
     table(rows)
     print("\nFloor: the launcher's kernel calls in a bare loop, no engine. What each row includes:\n")
     for row in rows:

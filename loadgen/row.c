@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { NINES_MAX = 9, STEPS_A_NINE = 10 };
 
@@ -98,21 +99,32 @@ static json_t *text_json(const char *text)
 	return json ? json : json_string("not UTF-8");
 }
 
+static json_t *date_json(void)
+{
+	char date[sizeof("2026-01-01")] = "";
+	time_t now = time(NULL);
+	struct tm day;
+
+	if (gmtime_r(&now, &day))
+		(void)strftime(date, sizeof(date), "%F", &day); /* "": a year of five digits */
+	return json_string(date);
+}
+
 json_t *row_json(const struct row *row)
 {
-	return json_pack("{s:o, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:I,"
+	return json_pack("{s:o, s:o, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:f, s:I,"
 			 " s:f, s:f, s:f, s:s, s:i, s:o, s:o, s:o, s:o}",
-			 "scenario", text_json(row->name), "good", row->is_good, "duration_s",
-			 (double)row->duration_ns / 1e9, "asked", (json_int_t)row->asked, "done",
-			 (json_int_t)row->done, "refused", (json_int_t)row->refused, "failed",
-			 (json_int_t)row->failed, "measured", (json_int_t)row->measured,
-			 "rate_per_s", row_rate_per_s(row), "rate_median_per_s",
-			 (json_int_t)row_rate_median(row), "p50_us", row_us_at(row->latency, 0.5),
-			 "p99_us", row_us_at(row->latency, 0.99), "p999_us",
-			 row_us_at(row->latency, 0.999), "latency_of", row->latency_of, "in_flight",
-			 (int)row->in_flight, "rates_per_s", rates_json(row), "latency_us",
-			 latency_json(row->latency), "machine", machine_json(row->machine),
-			 "trouble", text_json(row->trouble));
+			 "scenario", text_json(row->name), "date", date_json(), "good",
+			 row->is_good, "duration_s", (double)row->duration_ns / 1e9, "asked",
+			 (json_int_t)row->asked, "done", (json_int_t)row->done, "refused",
+			 (json_int_t)row->refused, "failed", (json_int_t)row->failed, "measured",
+			 (json_int_t)row->measured, "rate_per_s", row_rate_per_s(row),
+			 "rate_median_per_s", (json_int_t)row_rate_median(row), "p50_us",
+			 row_us_at(row->latency, 0.5), "p99_us", row_us_at(row->latency, 0.99),
+			 "p999_us", row_us_at(row->latency, 0.999), "latency_of", row->latency_of,
+			 "in_flight", (int)row->in_flight, "rates_per_s", rates_json(row),
+			 "latency_us", latency_json(row->latency), "machine",
+			 machine_json(row->machine), "trouble", text_json(row->trouble));
 }
 
 int row_append(json_t *row, const char *path)

@@ -1,7 +1,7 @@
 /*
  * What every scenario's row of JSON has: the account, the rate second by second, how latency is
- * distributed, the machine. Readers (report.py, page.py) may count on these fields; what a scenario has
- * beside them it adds.
+ * distributed, the machine. Readers (report.py, page.py) may count on these fields; what a
+ * scenario has beside them it adds.
  */
 #pragma once
 

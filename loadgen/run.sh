@@ -10,7 +10,8 @@
 # per scenario, one a line. STEPs: work, load (both); and only when asked for, minutes each: storms
 # (a neighbour beside sandboxes that do their worst), policy (sandboxes with ready-made policies and in network shared, and what
 # calls cost in them), hostile (a good client beside hostile ones).
-# In ${XDG_CACHE_HOME:-~/.cache}/dsec: the images, what was fetched, and the log of the engine.
+# In ${XDG_CACHE_HOME:-~/.cache}/dsec: the images, what was fetched, the log of the engine, and
+# report.html, the figures of the last load.
 # DSEC_BUILD: a build folder to use in place of build/release; it is not built then.
 # DSEC_INSTANCE: the engine's name, in place of loadgen.
 #
@@ -254,6 +255,11 @@ load_run() {
 	engine_stop
 	engine_start
 	scenario hold hold 1 --count "$hold"
+	scenario call-domain call-domain "$short"
+	scenario call-fresh call-fresh "$short"
+	scenario no-op no-op "$short" --in-flight 1
+	scenario no-op-64 no-op "$short" --in-flight 64
+	scenario burst burst 1 --count "$hold"
 	[[ -z $json ]] || cp "$run/report.json" "$json"
 }
 
@@ -454,7 +460,9 @@ hostile_run() {
 summary() {
 	if [[ -s $run/report.json ]]; then
 		say "figures"
-		python3 "$here/report.py" "$run/report.json" ${run:+"$run/peers.json"}
+		python3 "$here/report.py" "$run/report.json" "$run/peers.json"
+		python3 "$here/page.py" "$run/report.json" "$run/peers.json" >"$cache/report.html"
+		printf '\nas a page: %s\n' "$cache/report.html"
 	fi
 	say "$((SECONDS - began)) s, ${#failures[@]} failures"
 	[[ ${#failures[@]} -eq 0 ]] || {

@@ -14,9 +14,10 @@ packages=(
 	# the image, and the peers of the load generator
 	erofs-utils zstd mmdebstrap busybox-static bubblewrap crun runc
 )
-# Tests in virtual machines, of types in Python, over ssh, and of real servers: skipped by name
-# without them.
-packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server nginx-light redis-server nodejs skopeo)
+# Tests in virtual machines, of types in Python, over ssh, of real servers, and of how pages look:
+# skipped by name without them.
+packages_optional=(qemu-system-x86 kmod mypy openssh-client openssh-server nginx-light redis-server nodejs skopeo
+	chromium-headless-shell)
 # Tests start servers of their own; those that these packages would start are not wanted here.
 declare -A services=([openssh-server]="ssh.service ssh.socket" [nginx-light]=nginx.service
 	[redis-server]=redis-server.service)
