@@ -94,6 +94,8 @@ static const struct option options[] = {
 	{ "importer", OPTION_PATH, FIELD(import_path), 0, 0, "PATH", "the importer's program" },
 	{ "store-program", OPTION_PATH, FIELD(store_path), 0, 0, "PATH",
 	  "the program of the store of images" },
+	{ "fetch-program", OPTION_PATH, FIELD(fetch_path), 0, 0, "PATH",
+	  "the program that reads servers for pulls" },
 	{ "shards", OPTION_COUNT, FIELD(shards), 1, SHARDS_MAX, "N", "threads, one per CPU" },
 	{ "launchers", OPTION_COUNT, FIELD(launchers), 1, LAUNCHERS_PER_SHARD_MAX, "N",
 	  "launcher processes per shard" },
@@ -220,8 +222,11 @@ int config_default(struct config *config)
 		r = program_default("dsec-import", &config->owned_import);
 	if (r >= 0)
 		r = program_default("dsec-store", &config->owned_store);
+	if (r >= 0)
+		r = program_default("dsec-fetch", &config->owned_fetch);
 	config->launcher_path = config->owned_launcher;
 	config->store_path = config->owned_store;
+	config->fetch_path = config->owned_fetch;
 	config->import_path = config->owned_import;
 	if (r >= 0)
 		r = paths_complete(config);
@@ -236,11 +241,13 @@ void config_done(struct config *config)
 	free(config->owned_launcher);
 	free(config->owned_import);
 	free(config->owned_store);
+	free(config->owned_fetch);
 	tenants_free(config);
 	config->owned_socket = NULL;
 	config->owned_launcher = NULL;
 	config->owned_import = NULL;
 	config->owned_store = NULL;
+	config->owned_fetch = NULL;
 }
 
 int config_parse(struct config *config, int argc, char **argv, enum config_mode *ret_mode)

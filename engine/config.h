@@ -110,6 +110,7 @@ struct config {
 	const char *launcher_path;	   /* beside dsecd */
 	const char *import_path;	   /* the same: dsec-import */
 	const char *store_path;		   /* the same: dsec-store */
+	const char *fetch_path;		   /* the same: dsec-fetch */
 	const char *fault;		   /* DSEC_FAULT, where built in */
 	uint32_t shards;		   /* one per CPU allowed */
 	uint32_t launchers;		   /* per shard: 3 */
@@ -152,7 +153,8 @@ struct config {
 	struct tenant_config tenants[TENANTS_MAX];
 	uint32_t tenant_count; /* at least 1 */
 	uint64_t given;	       /* bit per option that was given, of config.c's table */
-	char *owned_socket, *owned_launcher, *owned_import, *owned_store; /* what paths point to */
+	char *owned_socket, *owned_launcher, *owned_import, *owned_store;
+	char *owned_fetch; /* what paths point to */
 };
 
 /* The defaults above for this machine. -ENOMEM. Undone by config_done(). */

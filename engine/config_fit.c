@@ -68,7 +68,8 @@ int config_check(struct config *config)
 
 	if (program_check(config, "launcher", config->launcher_path) < 0 ||
 	    program_check(config, "importer", config->import_path) < 0 ||
-	    program_check(config, "store-program", config->store_path) < 0)
+	    program_check(config, "store-program", config->store_path) < 0 ||
+	    program_check(config, "fetch-program", config->fetch_path) < 0)
 		return -EINVAL;
 	if (config->egress6_range && !config->egress_range) {
 		log_error("--egress6 %s: it is beside --egress RANGE, which is not there",

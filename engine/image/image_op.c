@@ -13,6 +13,7 @@
 #include "engine/control.h"
 #include "engine/image/image_files.h"
 #include "engine/image/job.h"
+#include "engine/image/pull_source.h"
 #include "engine/request/request.h"
 #include "engine/sandbox/pack.h"
 #include "engine/shard.h"
@@ -255,7 +256,6 @@ static const struct image_rule {
 			      .needs_name = true,
 			      .is_nodes = true },
 	[DSEC_IMAGE_PULL] = { .job = "pull",
-			      .names_paths = true,
 			      .flags = DSEC_IMAGE_LAZY,
 			      .texts_least = 1,
 			      .texts_most = 1,
@@ -295,6 +295,16 @@ static struct status image_denied(const char *detail)
 				.table = "image",
 				.step = "tenant",
 				.detail = detail };
+}
+
+/* Of several tenants none does what concerns all: who has the engine's own socket does. */
+static bool image_is_operator(const struct part *part)
+{
+	const struct request *request = part->request;
+
+	if (part->shard->node->tenant_count < 2 && !request->tenant->is_everyone)
+		return true;
+	return request->is_own && (request->tenant->is_everyone || !request->tenant->index);
 }
 
 /* What is another's is as good as absent: see query_answered(). */
@@ -407,9 +417,8 @@ static struct status image_check(const struct part *part, struct image_words *re
 	if (r < 0)
 		return image_invalid("name", r, "at most 127 bytes");
 	s = name_check(part, rule, ret->name);
-	if (!s.code && rule->is_nodes &&
-	    (part->shard->node->tenant_count > 1 || part->request->tenant->is_everyone))
-		s = image_denied("of this engine's operator alone, where it has several tenants");
+	if (!s.code && rule->is_nodes && !image_is_operator(part))
+		s = image_denied("of all tenants' images: for root, by the engine's own socket");
 	if (!s.code && rule->names_paths && !part->request->is_own)
 		s = image_denied(
 			"it names paths of this machine: for root and the engine's own uid");
@@ -433,6 +442,8 @@ void image_part(struct part *part)
 	struct status s = image_check(part, &words);
 
 	words.flags = body->flags;
+	if (!s.code && body->verb == DSEC_IMAGE_PULL)
+		s = pull_source_set(part->shard->config, part->request->is_own, &words);
 	if (!s.code && rules[body->verb].takes_sandbox)
 		s = pack_part(part, &words);
 	else if (!s.code && rules[body->verb].job)

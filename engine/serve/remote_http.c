@@ -3,30 +3,26 @@
  * and by libcurl while the loop drives it.
  *
  * Must hold: bytes go to a buffer only while its read is this flight's, and no more than it has
- * room for; an answer counts only if it says that it is the range that was asked for. Redirects are
- * not followed, so credentials go to one server only.
+ * room for, and only of an answer that counts (remote_answer.c).
  */
-#include <ctype.h>
 #include <curl/curl.h>
 #include <errno.h>
-#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/cleanup.h"
 #include "engine/config.h"
+#include "engine/serve/remote_answer.h"
 #include "engine/serve/remote_class.h"
 #include "engine/serve/remote_curl.h"
 #include "engine/serve/remote_headers.h"
 #include "engine/shard.h"
 
 enum {
-	ADDRESS_BYTES_MAX = 1024,
 	WHOLE_BYTES_MAX = REMOTE_BYTES_MAX, /* read of a server that does not know ranges */
 	WORDS_BYTES_MAX = 16 << 10,	    /* of a refusal: for the connection's sake */
-	HEAD_BYTES_MAX = 64 << 10,
-	BUFFER_BYTES = 128 << 10,
 };
 
 struct flight {
@@ -52,51 +48,16 @@ struct http {
 
 /* ---- answers ---- */
 
-static int status_error(long status)
-{
-	if (status == 404 || status == 410)
-		return -ENOENT;
-	if (status == 401 || status == 403 || status == 407)
-		return -EACCES;
-	if (status == 429 || status == 503)
-		return -EBUSY;
-	return -EIO; /* redirects too */
-}
-
-/* Digits and what follows them: -EINVAL. */
-static int number_read(const char **at, char after, uint64_t *ret)
-{
-	char *end;
-
-	if (!isdigit((unsigned char)**at))
-		return -EINVAL;
-	errno = 0;
-	*ret = strtoull(*at, &end, 10);
-	if (errno || *end != after)
-		return -EINVAL;
-	*at = end + (after ? 1 : 0);
-	return 0;
-}
-
-/* "bytes FIRST-LAST/SIZE": what was asked for, and less only if it is the blob's end. */
+/* What was asked for, and less only if it is the blob's end. */
 static int range_judge(struct flight *flight)
 {
 	const struct remote_read *read = flight->read;
-	struct curl_header *header;
-	uint64_t first, last, size;
-	const char *at;
+	uint64_t promised, size;
+	int r = answer_range(flight->easy, read->offset, read->bytes, &promised, &size);
 
-	if (curl_easy_header(flight->easy, "Content-Range", 0, CURLH_HEADER, -1, &header) ||
-	    header->amount != 1 || strncasecmp(header->value, "bytes ", 6) != 0)
-		return -EIO;
-	at = header->value + 6;
-	if (number_read(&at, '-', &first) < 0 || number_read(&at, '/', &last) < 0 ||
-	    number_read(&at, 0, &size) < 0)
-		return -EIO;
-	if (first != read->offset || last < first || last >= size || last - first >= read->bytes ||
-	    (last - first + 1 < read->bytes && last + 1 != size))
-		return -EIO;
-	flight->promised = (uint32_t)(last - first + 1);
+	if (r < 0)
+		return r;
+	flight->promised = (uint32_t)promised; /* at most what was asked for */
 	return 0;
 }
 
@@ -117,7 +78,7 @@ static void answer_judge(struct flight *flight)
 	} else if (status == 416) {
 		flight->is_past = true;
 	} else {
-		flight->error = status_error(status);
+		flight->error = answer_status_error(status);
 	}
 }
 
@@ -136,7 +97,7 @@ static size_t head_came(char *bytes, size_t one, size_t count, void *owner)
 	struct flight *flight = owner;
 
 	(void)bytes;
-	if (count * one > HEAD_BYTES_MAX - flight->head_bytes)
+	if (count * one > ANSWER_HEAD_BYTES_MAX - flight->head_bytes)
 		return 0;
 	flight->head_bytes += (uint32_t)count;
 	return count;
@@ -168,32 +129,6 @@ static size_t body_came(char *bytes, size_t one, size_t count, void *owner)
 	return flight->is_enough || flight->error ? 0 : count;
 }
 
-static int code_error(CURLcode code)
-{
-	switch (code) {
-	case CURLE_OUT_OF_MEMORY:
-		return -ENOMEM;
-	case CURLE_OPERATION_TIMEDOUT:
-		return -ETIMEDOUT;
-	case CURLE_COULDNT_RESOLVE_HOST:
-	case CURLE_COULDNT_RESOLVE_PROXY:
-		return -EHOSTUNREACH;
-	case CURLE_COULDNT_CONNECT:
-		return -ECONNREFUSED;
-	case CURLE_SEND_ERROR:
-	case CURLE_RECV_ERROR:
-	case CURLE_GOT_NOTHING:
-		return -ECONNRESET;
-	case CURLE_SSL_CONNECT_ERROR:
-	case CURLE_PEER_FAILED_VERIFICATION:
-	case CURLE_SSL_CERTPROBLEM:
-	case CURLE_SSL_CIPHER:
-		return -EKEYREJECTED;
-	default:
-		return -EIO;
-	}
-}
-
 static int flight_result(struct flight *flight, CURLcode code)
 {
 	if (flight->error)
@@ -201,7 +136,7 @@ static int flight_result(struct flight *flight, CURLcode code)
 	if (flight->is_enough)
 		return (int)flight->got;
 	if (code)
-		return code_error(code);
+		return answer_code_error(code);
 	if (!flight->is_judged)
 		answer_judge(flight);
 	if (flight->error)
@@ -229,47 +164,17 @@ static void flight_ended(struct remote_curl *curl, CURL *easy, CURLcode code)
 
 /* ---- asking ---- */
 
-/* Certificates were read when the remote was opened: reading them takes tens of milliseconds. */
-static CURLcode authorities_give(CURL *easy, void *context, void *owner)
-{
-	const struct http *http = owner;
-
-	(void)easy;
-	SSL_CTX_set1_cert_store(context, http->authorities);
-	return CURLE_OK;
-}
-
 static int easy_make(struct http *http, struct flight *flight)
 {
-	CURL *easy = curl_easy_init();
-	int failed = 0;
+	CURL *easy;
+	int r = answer_easy_new(http->headers, http->authorities, &easy);
 
-	if (!easy)
-		return -ENOMEM;
-#define SET(option, value) (failed |= curl_easy_setopt(easy, CURLOPT_##option, value) != CURLE_OK)
-	SET(PROTOCOLS_STR, http->authorities ? "https" : "http");
-	SET(PROXY, "");
-	SET(HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	SET(FOLLOWLOCATION, 0L);
-	SET(NOSIGNAL, 1L);
-	SET(QUICK_EXIT, 1L); /* whoever looks up a name is not waited for */
-	SET(TCP_KEEPALIVE, 1L);
-	SET(BUFFERSIZE, (long)BUFFER_BYTES);
-	SET(HTTPHEADER, http->headers);
-	SET(HEADERFUNCTION, head_came);
-	SET(HEADERDATA, flight);
-	SET(WRITEFUNCTION, body_came);
-	SET(WRITEDATA, flight);
-	if (http->authorities) {
-		SET(CAINFO, NULL);
-		SET(CAPATH, NULL);
-		SET(CA_CACHE_TIMEOUT, 0L);
-		SET(SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-		SET(SSL_CTX_FUNCTION, authorities_give);
-		SET(SSL_CTX_DATA, http);
-	}
-#undef SET
-	if (failed) {
+	if (r < 0)
+		return r;
+	if (curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, head_came) ||
+	    curl_easy_setopt(easy, CURLOPT_HEADERDATA, flight) ||
+	    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, body_came) ||
+	    curl_easy_setopt(easy, CURLOPT_WRITEDATA, flight)) {
 		curl_easy_cleanup(easy);
 		return -ENOTSUP;
 	}
@@ -286,7 +191,7 @@ static int http_start(struct remote *remote, struct remote_read *read)
 {
 	struct http *http = http_of(remote);
 	struct flight *flight = http->flights;
-	char url[ADDRESS_BYTES_MAX + 128], hex[DIGEST_HEX_BYTES], range[64];
+	char url[ANSWER_ADDRESS_BYTES_MAX + 128], hex[DIGEST_HEX_BYTES], range[64];
 	int r = 0;
 
 	if (read->offset > (uint64_t)INT64_MAX - read->bytes)
@@ -357,7 +262,7 @@ static int http_check(const char *where, const char **ret_why)
 	CURLU *url;
 	int r;
 
-	if (strlen(where) >= ADDRESS_BYTES_MAX) {
+	if (strlen(where) >= ANSWER_ADDRESS_BYTES_MAX) {
 		*ret_why = "it is longer than 1023 bytes";
 		return -EINVAL;
 	}
@@ -390,8 +295,7 @@ static int http_prepare(struct http *http)
 
 	if (r < 0 || strncmp(http->address, "https:", 6) != 0)
 		return r;
-	/* What libssl loads on first use is loaded now, not while the shard serves. */
-	SSL_CTX_free(SSL_CTX_new(TLS_client_method()));
+	answer_tls_prepare(); /* not while the shard serves */
 	return remote_authorities_read(config->remote_ca_path, &http->authorities);
 }
 

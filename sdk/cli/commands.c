@@ -52,7 +52,7 @@ static const struct command commands[] = {
 	  "import|ls|inspect IMAGE|rm IMAGE...|compose IMAGE...|gc|verify IMAGE|push IMAGE FILE|"
 	  "pull FILE|pack ID|build IMAGE|hotset IMAGE",
 	  "import SOURCE --name NAME | ls | inspect NAME | rm NAME... | compose NAME PART... | "
-	  "gc | verify [NAME] | push NAME TARGET | pull SOURCE NAME | pack ID --name NAME | "
+	  "gc | verify [NAME] | push NAME TARGET | pull [SOURCE] NAME | pack ID --name NAME | "
 	  "build NAME --image BASE -- PROGRAM | hotset",
 	  "bring images in, make them of others, list, check and remove them" },
 	{ "policy", VERB_POLICY, verb_policy,

@@ -232,8 +232,11 @@ static int named_run(struct session *session, const struct subverb *sub, char **
 
 static int pull_run(struct session *session, const struct subverb *sub, char **arguments, int count)
 {
-	(void)count;
-	return job_ask(session, sub, arguments[1], arguments, 1);
+	const char *source = arguments[0];
+
+	if (count < 2 && (!strncmp(source, "oci:", 4) || strstr(source, "://")))
+		return session_refuse(session, "image pull %s wants a NAME", source);
+	return job_ask(session, sub, count < 2 ? source : arguments[1], arguments, 1);
 }
 
 static int pack_run(struct session *session, const struct subverb *sub, char **arguments, int count)
@@ -265,7 +268,8 @@ static const struct subverb subverbs[] = {
 	{ "gc", "nothing more", 0, 0, named_run, DSEC_IMAGE_GC },
 	{ "verify", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_VERIFY },
 	{ "push", "a NAME and a TARGET", 2, 2, named_run, DSEC_IMAGE_PUSH },
-	{ "pull", "a SOURCE and a NAME", 2, 2, pull_run, DSEC_IMAGE_PULL },
+	{ "pull", "a SOURCE and a NAME, or a NAME of the engine's remote", 1, 2, pull_run,
+	  DSEC_IMAGE_PULL },
 	{ "pack", "one sandbox's ID", 1, 1, pack_run, DSEC_IMAGE_PACK },
 	{ "build", "a NAME", 1, 1, build_run, BUILD },
 	{ "hotset", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_HOTSET },

@@ -21,7 +21,8 @@ struct dsec_image_opts {
 		*name; /* letters, digits and . _ - : in parts separated by /; not for list, gc */
 	/*
 	 * compose: names of images, the lowest first, at most 128; push: one target; pull: one
-	 * source; pack: "wipe:RULE" or "wipe:/GLOB" (none: all rules), "scan:CANARY".
+	 * source, "oci:DIR[:TAG]", "http://ADDRESS#TAG" or a name in the engine's remote; pack:
+	 * "wipe:RULE" or "wipe:/GLOB" (none: all rules), "scan:CANARY".
 	 */
 	const struct dsec_bytes *layers;
 	uint32_t layer_count, flags; /* enum dsec_image_flag */
@@ -65,7 +66,7 @@ struct dsec_progress {
  * compose, gc, verify, push, pull, pack, hotset: DSEC_EV_PROGRESS, as DSEC_EV_DATA a report (JSON,
  * at most 64 KiB) where there is one, also of what failed; DSEC_EV_DONE with the image's row where
  * one was made. They are cancelled as an import is. gc, verify and hotset are of all images, push
- * and pull of the engine's machine: DSEC_DENIED where an engine has several tenants.
+ * and pull of the engine's machine: DSEC_DENIED to tenants where an engine has several.
  */
 int64_t dsec_image(struct dsec *d, const struct dsec_call *call,
 		   const struct dsec_image_opts *opts);

@@ -313,11 +313,14 @@ class Client:
             "push", name, progress, texts=[target], flags=_abi.DSEC_IMAGE_ZSTD if zstd else 0)
         return report
 
-    def image_pull(self, source: str, name: str, *, lazy: bool = False,
+    def image_pull(self, source: str, name: str = "", *, lazy: bool = False,
                          progress: Callable[[Progress], object] | None = None) -> ImageInfo:
-        """From where image_push() put it. lazy: contents come when they are read."""
+        """From where image_push() put it, "http://ADDRESS#TAG", or a name in the engine's remote.
+
+        name: what it is called here, by default as in the remote. lazy: contents come when read.
+        """
         info: ImageInfo = self._image_job(
-            "pull", name, progress, texts=[source], flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
+            "pull", name or source, progress, texts=[source], flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
         return info
 
     def image_pack(self, sandbox: str, name: str, *, wipe: Sequence[str] = ("all",),

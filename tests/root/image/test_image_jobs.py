@@ -141,6 +141,11 @@ class JobTest(unittest.TestCase):
         for words in (["gc"], ["verify"], ["push", "blue/a", "oci:/x"], ["pull", "oci:/x", "blue/b"],
                       ["hotset"], ["compose", "green/b", "blue/a"]):
             self.assertIn(b"denied", ask("blue", *words).stdout, words)
+        self.assertIn(b"by the engine's own socket", ask("blue", "gc").stdout)
+        # By the engine's own socket root is the operator.
+        for words in (["gc"], ["verify"], ["hotset"]):
+            ran = engine.dsec("--json", "image", *words)
+            self.assertEqual((ran.returncode, ran.stderr), (0, b""), words)
         self.assertIn(b"no such image", ask("blue", "compose", "blue/b", "green/a").stdout)
 
     def test_an_end_before_its_end_leaves_nothing(self):
