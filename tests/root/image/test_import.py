@@ -21,7 +21,37 @@ from importer import (ARCHIVE, AUTO, DONE, FAILED, PROGRAM, TREE, Import, blob, 
 
 # A version 2 file capability, effective and permitted: CAP_NET_BIND_SERVICE.
 CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")
+SLOWNESS = int(os.environ.get("DSEC_TEST_SLOWNESS", "1"))
+# Parts of names that programs have stumbled over.
+ODD_PARTS = [b" ", b"\n", b"'\"", b"-rf", b"\\", b"%s%n", b"\x7f\x1b[0m", b"*?[]", b"$(x)`y`;", b"...", b"~",
+             "\u00e9\u202e\U0001f9ea".encode(), "e\u0301".encode(), b"x" * 60, b"\t", b".wh", b"#!&|<>"]
 
+
+
+def plain_header(name, size):
+    """As tarfile's, for a hundred thousand of them."""
+    head = bytearray(512)
+    head[0:len(name)] = name
+    head[100:107], head[108:115], head[116:123] = b"0000644", b"0000000", b"0000000"
+    head[124:135], head[136:147] = b"%011o" % size, b"00000000000"
+    head[148:156], head[156:157], head[257:265] = b" " * 8, b"0", b"ustar\x0000"
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head)
+
+
+def contents_below(top, name=b""):
+    """Every regular file's name and bytes."""
+    with os.scandir(os.path.join(top, name)) as entries:
+        for there in entries:
+            if there.is_dir(follow_symlinks=False):
+                yield from contents_below(top, os.path.join(name, there.name))
+            elif there.is_file(follow_symlinks=False):
+                fd = os.open(there.path, os.O_RDONLY)
+                data = b""
+                while piece := os.read(fd, 16 << 20):
+                    data += piece
+                os.close(fd)
+                yield os.path.join(name, there.name), data
 
 
 def with_xattr(name, attribute, value, data=b"x"):
@@ -120,6 +150,30 @@ class ImportTest(unittest.TestCase):
         self.assertLess(len(data), 1 << 20)
         with mounted(self.good(data, TREE).image) as root:
             self.assertEqual((root / "sparse").read_bytes(), wanted)
+
+    def test_a_hundred_thousand_odd_names_and_sparse_files_come_back_whole(self):
+        count, sparse = 100_000 // SLOWNESS, 200 // SLOWNESS
+        pieces, wanted = [], {}
+        for number in range(count):
+            part = ODD_PARTS[number % len(ODD_PARTS)]
+            name = b"d%03d%s/%06d%s" % (number % 997, part[:7], number, part)
+            data = b"%d " % (number // 3) * (number % 37)  # some are empty, some are equal
+            pieces += [plain_header(name, len(data)), data, bytes(-len(data) % 512)]
+            wanted[name] = sha(data)
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(sparse):
+                with open(Path(folder, f"sparse{number}"), "wb") as file:
+                    for hole in range(number % 5):
+                        file.seek((hole + 1) * (number + 1) * 5000)
+                        file.write(b"%d" % number)
+                    file.truncate((number % 7 + 1) << 20)
+                wanted[b"sparse%d" % number] = sha(Path(folder, f"sparse{number}").read_bytes())
+            pieces.append(subprocess.run(["tar", "-C", folder, "-cS", "."], stdout=subprocess.PIPE,
+                                         check=True, timeout=60 * SLOWNESS).stdout)
+        with mounted(self.good(b"".join(pieces), TREE, files_max=1 << 20).image) as root:
+            found = {name: sha(data) for name, data in contents_below(os.fsencode(root))}
+        self.assertEqual(len(found), len(wanted))
+        self.assertEqual([name for name in wanted if found.get(name) != wanted[name]][:5], [])
 
     def test_compressed_streams_are_read(self):
         data = tar(entry("it", b"x" * 100000))
