@@ -79,21 +79,18 @@ static uint64_t clock_ns(void)
 
 static int ring_open(struct io_uring *ring, uint32_t entries)
 {
-	unsigned int workers[] = { 128, 0 }; /* for files; 0: for the rest as it is */
 	struct io_uring_params params = {
 		.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
 			 IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_CLAMP,
 		.cq_entries = entries * 4,
 	};
-	unsigned threads[] = { FILE_THREADS, 0 };
+	unsigned threads[] = { FILE_THREADS, 0 }; /* 0: for the rest as it is */
 	int r = io_uring_queue_init_params(entries, ring, &params);
 
 	if (r < 0)
 		return r;
 	(void)io_uring_register_iowq_max_workers(ring, threads); /* fewer otherwise */
 	(void)io_uring_register_ring_fd(ring); /* saves a look-up per turn; works without */
-	/* Reads that hang in somebody's file system must leave some for other files. */
-	(void)io_uring_register_iowq_max_workers(ring, workers);
 	return 0;
 }
 
