@@ -23,6 +23,7 @@
 #include "engine/base/log.h"
 #include "engine/config.h"
 #include "engine/control.h"
+#include "engine/image/image_contents.h"
 #include "engine/request/request.h"
 #include "engine/shard.h"
 
@@ -124,7 +125,33 @@ static int found_record(int fd, size_t bytes, struct image_record **ret)
 	return 0;
 }
 
-static int found_read(int folder_fd, const char *file, size_t record_bytes,
+struct walk {
+	const struct image_table *table;
+	struct image_found **last;
+	size_t record_bytes;
+	int images_fd;
+	struct segment_users *users; /* they are counted, and no image is found */
+};
+
+/* With its segments, where `users` are known. */
+static int found_contents(const struct walk *walk, int fd, const struct segment_users *users,
+			  struct image_found *found)
+{
+	struct image_contents contents;
+	int r = 0;
+
+	image_contents_read(walk->images_fd, fd, &contents);
+	found->segment_bytes = contents.bytes;
+	found->local_bytes = contents.local_bytes;
+	if (users && contents.bytes != UINT64_MAX) {
+		found->contents = image_contents_text(walk->images_fd, &contents, users);
+		r = found->contents ? 0 : -ENOMEM;
+	}
+	image_contents_done(&contents);
+	return r;
+}
+
+static int found_read(const struct walk *walk, int folder_fd, const char *file,
 		      struct image_found *found)
 {
 	struct timespec now;
@@ -140,27 +167,26 @@ static int found_read(int folder_fd, const char *file, size_t record_bytes,
 	age_s = now.tv_sec - st.st_mtim.tv_sec;
 	found->age_ms = age_s > 0 ? (uint64_t)age_s * 1000 : 0;
 	found->file_bytes = (uint64_t)st.st_size;
-	return found_record(fd, record_bytes, &found->record);
+	if (walk->users)
+		return segment_users_add(walk->users, fd);
+	(void)found_contents(walk, fd, NULL, found); /* fails with users alone */
+	return found_record(fd, walk->record_bytes, &found->record);
 }
-
-struct walk {
-	const struct image_table *table;
-	struct image_found **last;
-	size_t record_bytes;
-};
 
 static int found_add(struct walk *walk, int folder_fd, const char *file, const char *name)
 {
 	struct image_found *found;
+	int r;
 
 	if (image_name_check(name) < 0)
 		return 0; /* nobody could ask for it */
 	found = calloc(1, sizeof *found);
 	if (!found)
 		return -ENOMEM;
-	if (found_read(folder_fd, file, walk->record_bytes, found) < 0) {
-		free(found); /* it has just gone, or is no file */
-		return 0;
+	r = found_read(walk, folder_fd, file, found);
+	if (r < 0 || walk->users) {
+		free(found); /* it has just gone, is no file, or was counted */
+		return r == -ENOMEM ? r : 0;
 	}
 	(void)snprintf(found->name, sizeof found->name, "%s", name);
 	found->users = images_users(walk->table, name);
@@ -220,25 +246,49 @@ static int walk_folder(struct walk *walk, int folder_fd, const char *prefix, int
 static int query_list(struct control *control, struct image_query *query)
 {
 	struct walk walk = { control_images(control), &query->found,
-			     offsetof(struct image_record, strings) };
+			     offsetof(struct image_record, strings), -1, NULL };
 
 	auto_close int images_fd = images_open(control_config(control));
 	if (images_fd < 0)
 		return images_fd == -ENOENT ? 0 : images_fd;
+	walk.images_fd = images_fd;
 	return walk_folder(&walk, images_fd, "", 0);
+}
+
+/* What others have of its segments: all images are looked at, as for a list. */
+static int found_share(struct walk *walk, int folder_fd, const char *file,
+		       struct image_found *found)
+{
+	auto_close int fd = openat(folder_fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct segment_users *users = segment_users_new();
+	int r = users ? 0 : -ENOMEM;
+
+	walk->users = users;
+	if (r >= 0)
+		r = walk_folder(walk, walk->images_fd, "", 0);
+	if (r >= 0 && fd >= 0)
+		r = found_contents(walk, fd, users, found);
+	segment_users_free(users);
+	walk->users = NULL;
+	return r;
 }
 
 static int query_inspect(struct control *control, struct image_query *query)
 {
 	char file[FILE_NAME_BYTES];
-	struct walk walk = { control_images(control), &query->found, sizeof(struct image_record) };
+	struct walk walk = { control_images(control), &query->found, sizeof(struct image_record),
+			     -1, NULL };
 	int r;
 
+	auto_close int images_fd = images_open(control_config(control));
 	auto_close int folder = place_find(control_config(control), query->name, false, file);
-	if (folder < 0)
-		return folder;
+	if (images_fd < 0 || folder < 0)
+		return folder < 0 ? folder : images_fd;
+	walk.images_fd = images_fd;
 	r = found_add(&walk, folder, file, query->name);
-	return r < 0 ? r : query->found ? 0 : -ENOENT;
+	if (r < 0 || !query->found)
+		return r < 0 ? r : -ENOENT;
+	return found_share(&walk, folder, file, query->found);
 }
 
 /* Folders that are empty now go too: they are part of names only. */
@@ -310,6 +360,7 @@ void image_found_free(struct image_found *found)
 		struct image_found *next = found->next;
 
 		free(found->record);
+		free(found->contents);
 		free(found);
 		found = next;
 	}

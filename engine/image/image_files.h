@@ -19,7 +19,9 @@ struct image_found {
 	uint64_t file_bytes, age_ms;
 	uint32_t users;
 	struct image_record *record; /* NULL: it has none. A list's ends before its strings */
-	struct image_found *next;    /* in order of names */
+	uint64_t segment_bytes, local_bytes; /* UINT64_MAX: not known */
+	char *contents; /* inspect: JSON, where its segments are; NULL: not known. Owned */
+	struct image_found *next; /* in order of names */
 };
 
 /* A question of a part, to the control thread and home. */

@@ -57,6 +57,8 @@ uint32_t image_row_write(const struct image_row *row, char ret[IMAGE_ROW_BYTES_M
 		.dropped_xattrs = row->dropped_xattrs,
 		.new_bytes = row->new_bytes,
 		.shared_bytes = row->shared_bytes,
+		.segment_bytes = row->segment_bytes,
+		.local_bytes = row->local_bytes,
 	};
 
 	wire.name = text_put(ret, &used, row->name);
@@ -79,6 +81,8 @@ static void row_emit(struct asking *asking, const struct image_found *found)
 		.age_ms = found->age_ms,
 		.new_bytes = UINT64_MAX,
 		.shared_bytes = UINT64_MAX,
+		.segment_bytes = found->segment_bytes,
+		.local_bytes = found->local_bytes,
 		/* Of an image that all may read the others' use is nobody's business. */
 		.users = tenant_owns_image(request->tenant, asking->query.part->shard->node,
 					   found->name) ?
@@ -94,11 +98,19 @@ static void row_emit(struct asking *asking, const struct image_found *found)
 	part_emit(asking->query.part, &e);
 }
 
-/* What an image says of itself, before its row. */
+/* How many images name its segments is for who has all there is. */
+static bool tells_contents(const struct part *part)
+{
+	return part->shard->node->tenant_count < 2 || part->request->tenant->is_everyone;
+}
+
+/* What an image says of itself, and where its contents are: one object, before its row. */
 static int record_emit(struct asking *asking, const struct image_found *found)
 {
+	const char *contents = tells_contents(asking->query.part) ? found->contents : NULL;
+	const size_t more = contents ? strlen(contents) : 0;
 	struct emission e = { .kind = DSEC_EV_DATA };
-	auto_free char *text = malloc(IMAGE_RECORD_BYTES_MAX);
+	auto_free char *text = malloc(IMAGE_RECORD_BYTES_MAX + more);
 	int r;
 
 	if (!text)
@@ -106,6 +118,11 @@ static int record_emit(struct asking *asking, const struct image_found *found)
 	r = image_record_text(found->record, text, IMAGE_RECORD_BYTES_MAX);
 	if (r < 0)
 		return r;
+	if (more) { /* their braces meet */
+		memcpy(text + r - 1, contents, more);
+		text[r - 1] = ',';
+		r += (int)more - 1;
+	}
 	e.body = text;
 	e.bytes = (uint32_t)r;
 	part_emit(asking->query.part, &e);

@@ -18,7 +18,7 @@ struct image_row {
 	uint64_t file_bytes, age_ms;
 	uint32_t users;
 	uint32_t dropped_nodes, dropped_xattrs; /* of a job, as what follows */
-	uint64_t new_bytes, shared_bytes;
+	uint64_t new_bytes, shared_bytes, segment_bytes, local_bytes;
 };
 
 enum {

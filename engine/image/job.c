@@ -148,6 +148,8 @@ void image_job_end(struct image_job *job)
 					 .file_bytes = job->file_bytes,
 					 .new_bytes = UINT64_MAX,
 					 .shared_bytes = UINT64_MAX,
+					 .segment_bytes = UINT64_MAX,
+					 .local_bytes = UINT64_MAX,
 					 .dropped_nodes = job->told.dropped_nodes,
 					 .dropped_xattrs = job->told.dropped_xattrs };
 

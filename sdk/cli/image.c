@@ -16,16 +16,13 @@
 #include "sdk/cli/verbs.h"
 
 enum { PARTS_MAX = 128, BUILD = 1 << 16 /* no verb of the op */ };
-enum { LS_NAME, LS_DIGEST, LS_BYTES, LS_FILES, LS_AGE, LS_USERS };
+enum { LS_NAME, LS_DIGEST, LS_BYTES, LS_FILES, LS_LOCAL, LS_AGE, LS_USERS };
 
 static const struct column columns[] = {
-	[LS_NAME] = { "NAME", 28 },
-	[LS_DIGEST] = { "DIGEST", 19 },
-	[LS_BYTES] = { "SIZE", 9 },
-	[LS_FILES] = { "FILES", 9 },
-	[LS_AGE] = { "AGE", 7 },
-	[LS_USERS] = { "IN USE", 0 },
-	{ NULL, 0 },
+	[LS_NAME] = { "NAME", 28 },   [LS_DIGEST] = { "DIGEST", 19 },
+	[LS_BYTES] = { "SIZE", 9 },   [LS_FILES] = { "FILES", 9 },
+	[LS_LOCAL] = { "LOCAL", 6 },  [LS_AGE] = { "AGE", 7 },
+	[LS_USERS] = { "IN USE", 0 }, { NULL, 0 },
 };
 
 json_t *image_row_json(const struct dsec_image_row *row)
@@ -40,6 +37,8 @@ json_t *image_row_json(const struct dsec_image_row *row)
 	(void)json_object_set_new(object, "bytes", json_amount(row->bytes));
 	(void)json_object_set_new(object, "content_bytes", json_amount(row->content_bytes));
 	(void)json_object_set_new(object, "files", json_amount(row->files));
+	(void)json_object_set_new(object, "segment_bytes", json_amount(row->segment_bytes));
+	(void)json_object_set_new(object, "local_bytes", json_amount(row->local_bytes));
 	(void)json_object_set_new(object, "layers", json_integer(row->layers));
 	(void)json_object_set_new(object, "age_ms", json_amount(row->age_ms));
 	(void)json_object_set_new(object, "in_use",
@@ -49,6 +48,20 @@ json_t *image_row_json(const struct dsec_image_row *row)
 }
 
 /* ---- ls ---- */
+
+/* Of its contents; all of it only where nothing is missing. */
+static void local_print(const struct dsec_image_row *row, char ret[VALUE_TEXT_BYTES])
+{
+	const uint64_t all = row->segment_bytes, here = row->local_bytes;
+
+	if (all == UINT64_MAX)
+		(void)snprintf(ret, VALUE_TEXT_BYTES, "-"); /* fits */
+	else if (here >= all)
+		(void)snprintf(ret, VALUE_TEXT_BYTES, "all"); /* fits */
+	else
+		(void)snprintf(ret, VALUE_TEXT_BYTES, "%u%%",
+			       (unsigned)(100.0 * (double)here / (double)all)); /* fits */
+}
 
 static void row_show(const void *state, bool name_alone)
 {
@@ -72,6 +85,8 @@ static void row_show(const void *state, bool name_alone)
 	else
 		value_print_count(row->files, text);
 	table_text(&columns[LS_FILES], text);
+	local_print(row, text);
+	table_text(&columns[LS_LOCAL], text);
 	value_print_ms(row->age_ms, text);
 	table_text(&columns[LS_AGE], text);
 	if (row->users == UINT32_MAX)

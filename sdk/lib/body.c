@@ -160,6 +160,8 @@ static int image_row_take(struct event *event, struct payload payload)
 	row->size = sizeof(*row);
 	row->new_bytes = wire.new_bytes;
 	row->shared_bytes = wire.shared_bytes;
+	row->segment_bytes = wire.segment_bytes;
+	row->local_bytes = wire.local_bytes;
 	r = ref_take(payload, wire.name, &row->name);
 	if (r == 0)
 		r = ref_take(payload, wire.digest, &row->digest);

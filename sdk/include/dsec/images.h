@@ -44,6 +44,8 @@ struct dsec_image_row {
 	uint32_t reserved;
 	struct dsec_bytes name, digest, created, source; /* empty: unknown */
 	uint64_t new_bytes, shared_bytes; /* import, …: contents stored now, or there before */
+	/* list, inspect: of the segments that hold its contents: all, and how much is here */
+	uint64_t segment_bytes, local_bytes;
 };
 
 /* Body of a DSEC_EV_PROGRESS. */
@@ -59,8 +61,10 @@ struct dsec_progress {
  * keep what they have. Cancelled, refused, or its connection gone: nothing is left of it.
  *
  * list: a DSEC_EV_ROW per image, in order of names. inspect: DSEC_EV_DATA with the image's record
- * (JSON: digest, source, created, content_bytes, files, layers, user, cwd, env, entrypoint, cmd;
- * none for an image that was not imported), then its DSEC_EV_ROW. remove: DSEC_CONFLICT while
+ * (JSON: digest, source, created, content_bytes, files, layers, user, cwd, env, entrypoint, cmd,
+ * manifests; where there is one tenant also contents, a list of its segments: digest, bytes, where
+ * they are, local_bytes, and images, how many name it; none for an image that was not imported),
+ * then its DSEC_EV_ROW. remove: DSEC_CONFLICT while
  * sandboxes use it.
  *
  * compose, gc, verify, push, pull, pack, hotset: DSEC_EV_PROGRESS, as DSEC_EV_DATA a report (JSON,

@@ -454,8 +454,8 @@ struct dsec_wire_image_row {
 	uint64_t bytes, content_bytes, files, age_ms;
 	uint32_t layers, dropped_nodes, dropped_xattrs, reserved0;
 	struct dsec_wire_ref name, digest, created, source;
-	uint64_t new_bytes, shared_bytes; /* import, compose, …: stored now, or there before */
-	uint64_t reserved[2];
+	uint64_t new_bytes, shared_bytes;    /* import, compose, …: stored now, or there before */
+	uint64_t segment_bytes, local_bytes; /* of its contents: all, and on this node */
 };
 
 /* Body of a job's PROGRESS. */

@@ -1944,6 +1944,8 @@ class ImageRow(ctypes.Structure):
     source: Bytes
     new_bytes: int
     shared_bytes: int
+    segment_bytes: int
+    local_bytes: int
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("users", ctypes.c_uint32),
@@ -1961,6 +1963,8 @@ class ImageRow(ctypes.Structure):
         ("source", Bytes),
         ("new_bytes", ctypes.c_uint64),
         ("shared_bytes", ctypes.c_uint64),
+        ("segment_bytes", ctypes.c_uint64),
+        ("local_bytes", ctypes.c_uint64),
     ]
 
 

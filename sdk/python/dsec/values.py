@@ -353,6 +353,8 @@ class ImageInfo:
     new_bytes: int | None = None
     shared_bytes: int | None = None
     report: dict[str, Any] | None = None
+    segment_bytes: int | None = None
+    local_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +570,8 @@ def image_info(event: _abi.Event, record: bytes = b"",
         None if row.users == 2**32 - 1 else row.users,
         known(row.bytes), known(row.content_bytes), known(row.files), row.layers,
         seconds(row.age_ms, 1000), row.dropped_nodes, row.dropped_xattrs, record,
-        known(row.new_bytes), known(row.shared_bytes), report)
+        known(row.new_bytes), known(row.shared_bytes), report,
+        known(row.segment_bytes), known(row.local_bytes))
 
 
 def progress_of(event: _abi.Event) -> Progress:

@@ -155,6 +155,12 @@ class PullTest(unittest.TestCase):
         self.assertEqual((ran.returncode, ran.stdout.split()[:1]), (0, [sha(self.data).encode()]),
                          (ran.stderr, engine.log.read_text()[-2000:]))
 
+    @staticmethod
+    def where(engine, name):
+        """Where its segments are, and how many images have them."""
+        about = json.loads(engine.dsec("--json", "image", "inspect", name).stdout)
+        return {(segment["where"], segment["images"]) for segment in about["contents"]}
+
     def check_nothing_is_left(self, engine):
         """No scratch, no group, no blob that has a name, and nothing runs."""
         self.assertTrue(eventually(lambda: not engine.groups()), engine.groups())
@@ -207,6 +213,11 @@ class PullTest(unittest.TestCase):
         ran = engine.dsec("run", "mine/both:2", "--", "/bin/busybox", "cat", "/work/it")
         self.assertEqual(ran.stdout, b"task" * 1000)
         self.assertEqual(self.pulled(engine, "rl/base:1", "again")["new_bytes"], 0, "it is there")
+        # The base's are of three images, the workspace's of one.
+        self.assertEqual(self.where(engine, "mine/both:2"), {("store", 3), ("store", 1)})
+        self.assertEqual(self.where(engine, "again"), {("store", 3)})
+        self.assertEqual({row["local_bytes"] == row["segment_bytes"] for row in self.rows(engine)},
+                         {True})
 
     def test_a_name_is_pulled_of_nginx_with_credentials_and_runs(self):
         address, header = self.nginx()
@@ -225,8 +236,15 @@ class PullTest(unittest.TestCase):
             self.pulled(engine, "rl/both:1", "--lazy")
             blobs = [path.stat().st_size for path in (engine.images / "blobs/sha256").iterdir()]
             self.assertLess(sum(blobs), 1 << 20, "no segment is here")
+            row, = self.rows(engine)
+            self.assertGreater(row["segment_bytes"], len(self.data))
+            self.assertEqual(row["local_bytes"], 0)
+            self.assertEqual(self.where(engine, "rl/both:1"), {("elsewhere", 1)})
+            self.assertIn(b" 0% ", engine.dsec("image", "ls").stdout)
             if os.path.exists("/dev/fuse"):
                 self.check_same(engine, "rl/both:1")
+                self.assertTrue(eventually(lambda: self.where(engine, "rl/both:1") &
+                                           {("part", 1), ("cache", 1)}))
 
     def test_a_server_is_named_by_who_is_root_alone(self):
         server = self.server()
