@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/container/beats.h"
 #include "backends/container/begins.h"
 #include "backends/container/bomb.h"
 #include "backends/container/group.h"
@@ -40,6 +41,7 @@ enum {
 	CPUS_A_FREE = 16,
 	SESSIONS_MAX = 1024, /* of a leaf that are told apart */
 	NICE_MAX = 19,
+	SHARE = 10, /* a tenth of one session, all of a leaf's together */
 	BREATH_NS = 1000000,
 	NS_PER_MS = 1000000,
 };
@@ -72,6 +74,7 @@ struct hogs {
 	bool has_sessions;
 	uint32_t count, changes, session_count;
 	struct begins begins;
+	struct beats *beats; /* while it is moved; NULL: the host lets nobody be realtime */
 	struct hog *hogs[HOGS_MAX];
 	struct members ids; /* scratch, as the next */
 	struct session sessions[SESSIONS_MAX];
@@ -185,10 +188,13 @@ static void sessions_read(struct hog *hog)
 	hog->in->session_count = count;
 }
 
-/* The weight that so many of which are as one: each step of nice is a fifth less. */
+/*
+ * The weight that so many of which have together a tenth of one: each step of nice is a fifth less.
+ * So who is woken beside them, with a slice as short as theirs, is due before them.
+ */
 static int nice_of(uint32_t sessions)
 {
-	double weight = sessions;
+	double weight = sessions * SHARE;
 	int nice = 0;
 
 	for (; weight > 1 && nice < NICE_MAX; nice++)
@@ -208,7 +214,7 @@ static void session_nice(struct hog *hog, pid_t pid, int nice)
 	breathe(hog->in);
 }
 
-/* As one: a session that is alone stays as it is. */
+/* As a tenth of one. */
 static void sessions_join(struct hog *hog)
 {
 	struct hogs *h = hog->in;
@@ -218,7 +224,7 @@ static void sessions_join(struct hog *hog)
 		return;
 	sessions_read(hog);
 	nice = nice_of(h->session_count);
-	for (uint32_t i = 0; (nice || hog->nice) && i < h->session_count; i++)
+	for (uint32_t i = 0; i < h->session_count; i++)
 		session_nice(hog, h->sessions[i].pid, nice);
 	hog->nice = nice;
 }
@@ -279,7 +285,8 @@ static bool is_in_the_way(const struct hog *hog, uint64_t now_ns)
 
 /*
  * Whoever of the engine wakes up on a CPU of hogs waits behind all their sessions, and with the
- * kernel in a long call of one of them. Where half of those CPUs are taken it leaves them.
+ * kernel in a long call of one of them. Where half of those CPUs are taken it leaves them. Who is
+ * no task of the engine's is helped by the beats there.
  */
 static void engine_move(struct hogs *h, uint64_t now_ns)
 {
@@ -292,6 +299,7 @@ static void engine_move(struct hogs *h, uint64_t now_ns)
 		return;
 	h->is_moved = !h->is_moved;
 	h->options.move(h->options.owner, h->is_moved ? &h->free : &h->all, h->is_moved);
+	beats_set(h->beats, h->is_moved);
 }
 
 /* ---- one hog ---- */
@@ -554,6 +562,10 @@ int hogs_open(const struct hogs_options *options, struct hogs **ret)
 	h->options = *options;
 	h->has_sessions = sessions_probe();
 	r = masks_make(h);
+	if (r >= 0)
+		r = beats_open(&h->crowd, &h->beats);
+	if (r == -EPERM)
+		r = 0; /* the governor is none then either, and says so */
 	if (r < 0) {
 		free(h);
 		return r;
@@ -569,5 +581,6 @@ void hogs_close(struct hogs *h)
 	while (h->count)
 		hog_release(h->hogs[0]);
 	engine_move(h, io_clock_ns(h->options.io)); /* back: there is no hog */
+	beats_close(h->beats);
 	free(h);
 }
