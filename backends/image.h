@@ -22,6 +22,14 @@ enum {
 	IMAGE_MANIFESTS_MAX = 128,
 };
 
+/*
+ * What the programs that work on images have for an environment. Trees are large and live briefly:
+ * glibc takes memory for them in few steps and asks for large pages. Others pass over it.
+ */
+#define IMAGE_PROGRAM_ENVIRONMENT                                                                  \
+	"GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"            \
+	"glibc.malloc.top_pad=33554432"
+
 struct image_record {
 	char digest[IMAGE_DIGEST_BYTES]; /* of the EROFS */
 	char source[24];		 /* "tree", "docker-archive", "oci" */

@@ -55,7 +55,7 @@ static int fds_place(const struct image_start *wanted)
 /* The child. exec closes the report. */
 static void start_child(const struct start *start)
 {
-	static char *const environment[] = { NULL };
+	char memory[] = IMAGE_PROGRAM_ENVIRONMENT, *const environment[] = { memory, NULL };
 	sigset_t none;
 	int32_t error;
 	int report = stage(start->report_fd, -1);

@@ -140,6 +140,8 @@ static void program_figures(const char *program, const struct parts *parts, int 
 		int status;
 
 		if (!child) {
+			char memory[] = IMAGE_PROGRAM_ENVIRONMENT, *const environment[] = { memory,
+											    NULL };
 			const int null = open("/dev/null", O_RDWR);
 
 			if (dup2(null, IMAGE_FD_STATUS) >= 0 && fcntl(scratch_fd, F_DUPFD, 64) >= 0)
@@ -147,7 +149,8 @@ static void program_figures(const char *program, const struct parts *parts, int 
 			(void)dup2(images_fd, 101);
 			(void)dup2(100, IMAGE_FD_SCRATCH);
 			(void)dup2(101, IMAGE_FD_IMAGES);
-			(void)execv(program, (char *const *)argv); /* it changes none */
+			(void)execve(program, (char *const *)argv,
+				     environment); /* it changes none */
 			_exit(127);
 		}
 		if (child < 0 || waitpid(child, &status, 0) < 0 || status)
