@@ -30,7 +30,7 @@ int layout_address_parse(const char *address, char ret_path[LAYOUT_PATH_BYTES],
 	const char *path = address + 4, *tag;
 	size_t bytes;
 
-	*ret_why = "it begins with no oci:";
+	*ret_why = "an address is oci:DIR[:TAG]";
 	if (strncmp(address, "oci:", 4) != 0)
 		return -EINVAL;
 	bytes = strcspn(path, ":");

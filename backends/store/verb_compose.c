@@ -28,6 +28,7 @@ static int part_take(struct store_job *job, const char *name, struct parts *part
 	int fd = -1, r = record ? root_open(IMAGE_FD_IMAGES, name, &fd) : -ENOMEM;
 	auto_close int file = fd;
 
+	job->report.step = "part";
 	if (r == -ENOENT || r == -EINVAL)
 		return report_fail(&job->report, -r, name, "no such image");
 	if (r >= 0)
@@ -79,9 +80,10 @@ int verb_compose(struct store_job *job)
 	struct store store;
 	int r = parts ? 0 : -ENOMEM;
 
-	job->report.step = "compose";
+	job->report.step = "part";
 	if (!job->text_count)
 		return report_fail(&job->report, EINVAL, NULL, "no parts");
+	job->report.step = "compose";
 	if (r >= 0)
 		r = store_open(IMAGE_FD_IMAGES, &store);
 	if (r < 0)
@@ -89,6 +91,7 @@ int verb_compose(struct store_job *job)
 	/* What they are of stays from here on. */
 	for (uint32_t i = 0; r >= 0 && i < job->text_count; i++)
 		r = part_take(job, job->texts[i], parts);
+	job->report.step = "compose";
 	if (r >= 0)
 		r = verb_result_make(job, &store, parts->manifests, parts->count);
 	store_close(&store);

@@ -144,8 +144,8 @@ int verb_hotset(struct store_job *job)
 	struct hot hot = { 0 };
 	int fd, r = 0;
 
-	job->report.step = "hotset";
 	if (*job->name) {
+		job->report.step = "name";
 		r = root_open(IMAGE_FD_IMAGES, job->name, &fd);
 		if (r < 0)
 			return report_fail(&job->report, -r, job->name, "no such image");
@@ -157,6 +157,7 @@ int verb_hotset(struct store_job *job)
 					   "it was not made of the store's segments");
 		hot.only = only;
 	}
+	job->report.step = "hotset";
 	if (r >= 0)
 		r = maps_read(job, &hot);
 	if (r >= 0) {

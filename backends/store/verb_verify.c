@@ -83,6 +83,7 @@ static int verify_report(struct telling *t, const struct verify_result *result)
 	int r;
 
 	json_unsigned(&t->w, "images", result->images);
+	json_unsigned(&t->w, "unchecked", result->unchecked);
 	json_unsigned(&t->w, "blobs", result->blobs);
 	json_unsigned(&t->w, "files", result->files);
 	json_unsigned(&t->w, "bytes", result->bytes);
@@ -106,8 +107,10 @@ int verb_verify(struct store_job *job)
 	job->report.free_min = 0; /* it writes nothing */
 	if (r >= 0)
 		r = verify_run(&telling, &result);
-	if (r == -ENOENT || r == -EINVAL)
+	if (r == -ENOENT || r == -EINVAL) {
+		job->report.step = "name";
 		return report_fail(&job->report, -r, job->name, "no such image");
+	}
 	if (r >= 0)
 		r = verify_report(&telling, &result);
 	if (r < 0 || !result.faults)

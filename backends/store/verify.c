@@ -114,8 +114,10 @@ static int image_check(void *owner, const struct root *root)
 		return 0; /* not yet an image */
 	v->image = root->name;
 	v->result->images++;
-	if (r == -ENODATA)
-		return 0; /* made by other means: it says nothing that could be checked */
+	if (r == -ENODATA) {
+		v->result->unchecked++; /* it says nothing that could be checked */
+		return 0;
+	}
 	if (r == -EBADMSG)
 		r = verify_fault_tell(v, "record", "damaged", NULL);
 	else if (r >= 0)

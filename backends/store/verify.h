@@ -25,6 +25,7 @@ struct verify_wish {
 struct verify_result {
 	uint64_t images, blobs, files, bytes; /* looked at */
 	uint64_t faults, absent;	      /* absent: segments, where they may be */
+	uint64_t unchecked;		      /* images of no record: made by other means */
 };
 
 /* 0, also with faults. -ENOENT: no image of that name. */

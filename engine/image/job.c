@@ -36,6 +36,7 @@ static const struct {
 } told_codes[] = {
 	{ EOPNOTSUPP, DSEC_UNSUPPORTED }, { ENOENT, DSEC_ABSENT },   { EINVAL, DSEC_INVALID },
 	{ EBUSY, DSEC_CONFLICT },	  { EEXIST, DSEC_CONFLICT }, { EACCES, DSEC_DENIED },
+	{ ENOTDIR, DSEC_INVALID },
 };
 
 /* Of an archive that cannot be an image the caller must hear; the rest is ours. */

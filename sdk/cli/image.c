@@ -78,7 +78,11 @@ static void row_show(const void *state, bool name_alone)
 	if (digest.bytes > 19)
 		digest.bytes = 19; /* enough to tell them apart */
 	table_cell(&columns[LS_DIGEST], digest.bytes ? digest : (struct dsec_bytes){ "-", 1 });
-	value_print_bytes(row->bytes, text);
+	/* The file of an image of the store has no contents. */
+	value_print_bytes(row->content_bytes == UINT64_MAX || row->content_bytes < row->bytes ?
+				  row->bytes :
+				  row->content_bytes,
+			  text);
 	table_text(&columns[LS_BYTES], text);
 	if (row->files == UINT64_MAX)
 		(void)snprintf(text, sizeof(text), "-"); /* fits */
@@ -278,7 +282,7 @@ static const struct subverb subverbs[] = {
 	{ "ls", "nothing more", 0, 0, list_run, DSEC_IMAGE_LIST },
 	{ "inspect", "one NAME", 1, 1, inspect_run, DSEC_IMAGE_INSPECT },
 	{ "rm", "names", 1, INT32_MAX, images_remove, DSEC_IMAGE_REMOVE },
-	{ "compose", "a NAME and PARTs, the lowest first", 2, 1 + PARTS_MAX, named_run,
+	{ "compose", "a NAME and 1 to 128 PARTs, the lowest first", 2, 1 + PARTS_MAX, named_run,
 	  DSEC_IMAGE_COMPOSE },
 	{ "gc", "nothing more", 0, 0, named_run, DSEC_IMAGE_GC },
 	{ "verify", "at most one NAME", 0, 1, named_run, DSEC_IMAGE_VERIFY },
