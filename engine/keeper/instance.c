@@ -315,7 +315,7 @@ static int uids_take(struct instance *in, const struct config *config,
 		return r;
 	}
 	log_error("instance %s: all uid ranges are taken: no more instances of this size fit on"
-		  " this machine; %d sandboxes less %d a shard are a small one",
+		  " this machine: end one, or take --sandboxes-max of %d less %d for each shard",
 		  in->name, SLOTS_SMALL, SLOTS_SPARE);
 	return -ENOSPC;
 }
