@@ -130,12 +130,23 @@ static const char *absent_hint(const char *step)
 /* What this host lacks, and not what no engine has, or what was asked of the wrong sandbox. */
 static const char *unsupported_hint(const struct dsec_status *status)
 {
-	static const char *const others[] = {
-		"create.backend", "create.on_", "change.on_", "port.network", "request.op",
-		"connect",	  "file.",	"image.",     "import.",      "compose.",
-		"push.",	  "pull.",	"pack.",      "hotset.",      "verify.",
-		"gc.",		  NULL
-	};
+	static const char *const others[] = { "create.backend",
+					      "create.on_",
+					      "change.on_",
+					      "port.network",
+					      "request.op",
+					      "connect",
+					      "file.",
+					      "image.",
+					      "import.",
+					      "compose.",
+					      "push.",
+					      "pull.",
+					      "pack.",
+					      "hotset.",
+					      "verify.",
+					      "gc.",
+					      NULL };
 
 	return step_is(status->step, others) || strstr(status->detail, "dsecd --check") ?
 		       NULL :
