@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$here/../..
 # The guest's disks and root, then what Debian's kernel loads for DSec and its tests when asked: nobody
 # does in a guest.
-modules=(virtio_blk 9p 9pnet_virtio ext4 overlay erofs inet_diag tcp_diag veth tun loop xfs nft_chain_nat nft_masq nft_ct nft_fib_inet)
+modules=(virtio_blk 9p 9pnet_virtio ext4 overlay erofs inet_diag tcp_diag veth tun loop xfs fuse nft_chain_nat nft_masq nft_ct nft_fib_inet)
 suites=(trixie trixie-backports bookworm-backports sid)
 tmp=
 
