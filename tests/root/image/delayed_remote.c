@@ -1,8 +1,8 @@
 /*
- * A remote by HTTP on loopback that is far away: delayed_remote FOLDER DELAY_US. It prints its port,
- * answers requests for ranges of FOLDER/HEX, each so much later than it came, and ends with its
- * standard input. One thread, so that what is measured beside it has the other CPU; the delay is the
- * same for all, so they end in the order in which they came.
+ * A remote by HTTP on loopback that is far away: delayed_remote FOLDER DELAY_US. It prints its
+ * port, answers requests for ranges of FOLDER/HEX, each so much later than it came, and ends with
+ * its standard input. One thread, so that what is measured has the other CPU; the delay is the same
+ * for all, so answers begin in the order in which requests came.
  */
 #include <errno.h>
 #include <fcntl.h>
