@@ -185,20 +185,25 @@ static inline struct world *world_new(struct disk *disk)
 	return world;
 }
 
-static inline void world_turn(struct world *world)
+static inline void world_turn_for(struct world *world, uint64_t wait_ns)
 {
-	const uint64_t soon_ns = io_clock_ns(world->shard.io) + 10000000;
+	const uint64_t soon_ns = io_clock_ns(world->shard.io) + wait_ns;
 	const uint64_t timer_ns = timers_next(&world->shard.timers);
 
 	cr_assert_geq(io_turn(world->shard.io, timer_ns < soon_ns ? timer_ns : soon_ns), 0);
 	(void)timers_run(&world->shard.timers, io_now_ns(world->shard.io), 16);
 }
 
+static inline void world_turn(struct world *world)
+{
+	world_turn_for(world, 10000000);
+}
+
 static inline void world_free(struct world *world)
 {
 	server_close(world->shard.server);
 	for (unsigned turns = 0; turns < 8; turns++)
-		world_turn(world);
+		world_turn_for(world, 100000);
 	io_close(world->shard.io);
 	server_free(world->shard.server);
 	timers_done(&world->shard.timers);
