@@ -320,7 +320,8 @@ class Client:
         name: what it is called here, by default as in the remote. lazy: contents come when read.
         """
         info: ImageInfo = self._image_job(
-            "pull", name or source, progress, texts=[source], flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
+            "pull", name or source, progress, texts=[source],
+            flags=_abi.DSEC_IMAGE_LAZY if lazy else 0)
         return info
 
     def image_pack(self, sandbox: str, name: str, *, wipe: Sequence[str] = ("all",),
