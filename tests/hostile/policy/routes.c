@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "tests/entry_32.h"
 #include "tests/hostile/policy/attack.h"
 
 enum { ENTRIES = 4, LOW_BYTES = 4096 };
@@ -65,18 +66,9 @@ int ring_try(struct io_uring_sqe *entry, int how)
 
 int call_32_plain(long number, long first, long second, long third)
 {
-#ifdef __x86_64__
-	long r;
+	long r = entry_32(number, first, second, third);
 
-	__asm__ volatile("int $0x80"
-			 : "=a"(r)
-			 : "a"(number), "b"(first), "c"(second), "d"(third)
-			 : "memory", "r8", "r9", "r10", "r11");
-	return (int)r < 0 ? -(int)r : 0;
-#else
-	(void)number, (void)first, (void)second, (void)third;
-	return ENOSYS;
-#endif
+	return r < 0 ? (int)-r : 0;
 }
 
 int call_32(long number, const char *text, long second, long third)

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/entry_32.h"
 #include "tests/root/launch/probe.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -205,28 +205,10 @@ void probe_personality(const char *argument)
 	allowed("personality 0", syscall(SYS_personality, 0));
 }
 
-static sigjmp_buf no_such_entry;
-
-static void entry_missing(int signal)
-{
-	siglongjmp(no_such_entry, signal);
-}
-
 /* The 32-bit entry: getpid is 20 there. */
-static long call_32(long number)
-{
-	long r = -ENOSYS;
-
-	signal(SIGSEGV, entry_missing);
-	if (sigsetjmp(no_such_entry, 1) == 0)
-		__asm__ volatile("int $0x80" : "=a"(r) : "a"(number), "b"(0), "c"(0) : "memory");
-	signal(SIGSEGV, SIG_DFL);
-	return (int)r;
-}
-
 void probe_foreign(const char *argument)
 {
-	long r = call_32(20);
+	long r = entry_32(20, 0, 0, 0);
 
 	/* With an argument: outside, where the entry must work for this test to mean anything. */
 	if (argument) {
@@ -235,7 +217,7 @@ void probe_foreign(const char *argument)
 	}
 	if (r != -ENOSYS)
 		fail("32-bit getpid gave %ld", r);
-	r = call_32(21); /* mount */
+	r = entry_32(21, 0, 0, 0); /* mount */
 	if (r != -ENOSYS)
 		fail("32-bit mount gave %ld", r);
 	refused("x32 getpid", syscall(0x40000000 | SYS_getpid), ENOSYS);

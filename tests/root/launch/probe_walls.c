@@ -21,6 +21,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "tests/entry_32.h"
 #include "tests/root/launch/probe.h"
 
 /* EROFS: the mount; EBUSY: its place; EXDEV: beyond it. */
@@ -240,22 +241,13 @@ void probe_walls_processes(const char *argument)
 	(void)waitpid(pid, NULL, 0); /* it was killed */
 }
 
-/* The 32-bit entry. */
-static int ioctl_32(int fd, unsigned number)
-{
-	int r;
-
-	__asm__ volatile("int $0x80" : "=a"(r) : "a"(54), "b"(fd), "c"(number), "d"(0) : "memory");
-	return r;
-}
-
 static void ioctl_attack(int fd, unsigned long number)
 {
 	refused("ioctl", syscall(SYS_ioctl, fd, number, 0), EPERM);
 	refused("with junk", syscall(SYS_ioctl, fd, number | 0xabcdef01ul << 32, 0), EPERM);
 	refused("of another size", syscall(SYS_ioctl, fd, number ^ 0x00040000ul, 0), EPERM);
 	refused("by x32", syscall(0x40000000 | 514, fd, number, 0), ENOSYS);
-	if (ioctl_32(fd, (unsigned)number) != -ENOSYS)
+	if (entry_32(54, fd, (long)number, 0) != -ENOSYS)
 		fail("0x%lx by the 32-bit entry", number);
 }
 
