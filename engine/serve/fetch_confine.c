@@ -72,7 +72,7 @@ static int sockets_allow(scmp_filter_ctx filter)
 
 	for (size_t i = 0; r >= 0 && i < sizeof families / sizeof *families; i++)
 		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-				     SCMP_A0(SCMP_CMP_EQ, families[i]));
+				     SCMP_A0(SCMP_CMP_EQ, families[i], 0));
 	return r;
 }
 

@@ -22,7 +22,9 @@ class Browser:
         # It reads messages from 3 and writes to 4. Only pages of the test are shown, and root has
         # no sandbox of Chromium's.
         command = ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", program()]
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                   "--disable-background-networking", "--disable-component-update",
+                   "--disable-sync", "--disable-quic", "--remote-debugging-pipe",
                    f"--user-data-dir={self.folder.name}", "about:blank"]
         self.process = subprocess.Popen(
             command + options,
