@@ -75,13 +75,13 @@ void part_emit(struct part *part, const struct emission *e)
 	heard->events++;
 }
 
-/* Turns until nothing more happens for some ms. */
+/* Turns until nothing more happens for a while: threads of the ring do what a pipe may hold up. */
 static inline void turn_to_rest(struct io *io)
 {
 	int busy;
 
 	do {
-		busy = io_turn(io, io_clock_ns(io) + 20 * MS);
+		busy = io_turn(io, io_clock_ns(io) + 100 * MS);
 		cr_assert_geq(busy, 0);
 	} while (busy);
 }

@@ -307,7 +307,7 @@ Test(cli, usage_errors_are_125_and_go_to_stderr)
 					     "image gc --zstd",
 					     "image verify --dry-run",
 					     "image push x",
-					     "image pull x",
+					     "image pull",
 					     "image pack nobody --name x",
 					     "image hotset a b",
 					     "run --rm --keep debian -- true",

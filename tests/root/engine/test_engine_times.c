@@ -35,9 +35,9 @@ static void a_silent_program_ends_by_its_own_reason_and_keeps_what_it_wrote(stru
 	expect(ended_for(&first, DSEC_IDLE_TIMEOUT));
 	expect(ran_wrote(&first, 1, "a\n", 2) && first.ms >= 300 && first.ms < longer(5000));
 	/* One that writes now and then, to either stream, is not silent. */
-	busy = (struct command)SH("for i in 1 2 3 4 5; do sleep 0.15; echo $i; sleep 0.15;"
+	busy = (struct command)SH("for i in 1 2 3 4 5 6 7; do sleep 0.15; echo $i; sleep 0.15;"
 				  "echo $i >&2; done");
-	busy.idle_timeout_ms = longer(300);
+	busy.idle_timeout_ms = longer(1500);
 	auto_ran struct ran second = command_run(e->d, id, &busy);
 
 	expect(ran_exited(&second, 0));
