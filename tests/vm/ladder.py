@@ -11,6 +11,9 @@ CTest's labels, so a new suite is taken in by itself; what cannot run in a guest
 reason, in the file `exceptions`, by regular expressions. $DSEC_LADDER_ONLY, a regular expression, narrows the list for a
 look at some tests. `run` ends well when every test was run to some end: how each went is for
 `report` to say, so that one failure, or one skip, is one of CTest's.
+
+$DSEC_LADDER_UNTIL, seconds since 1970, is when no further test begins: on a slow machine those that
+are left are skipped by name. What only a guest can judge comes first.
 """
 import concurrent.futures
 import json
@@ -32,7 +35,7 @@ EXCEPTIONS = HERE / "exceptions"
 LABELS = "^(root|hostile)$"
 # How many times slower than a machine the guest is taken to be: fixtures read it, see slowness.h.
 SLOWNESS = 8
-LIMIT_S, TEST_LIMIT_S, LOG_LINES = 1500, 300, 40
+LIMIT_S, TEST_LIMIT_S, LOG_LINES = 1740, 300, 40
 PYTHON = re.compile(r".*/python3[.0-9]*")
 GUESTS_MAX = 4  # at once, of one kernel
 SETTLE_S = 10  # for what a test has to end by itself, after it
@@ -40,6 +43,10 @@ GUEST = "guest"  # guest_tests.py: what only a guest can show
 # Which LSM is asked first: AppArmor, as distributions have it, but on these: LSM programs.
 OPTIONS = {"6.18": "lsm=landlock,lockdown,yama,loadpin,safesetid,integrity,bpf,apparmor"}
 PASSED, FAILED, SKIPPED = 0, 1, 77
+# LSM programs and AppArmor, limits of controllers: machines without them skip these.
+ONLY_HERE = re.compile(
+    r"guest|root\.(guard_.*|launch_apparmor|engine_(limits|integrity))|hostile\.policy_.*")
+FIRST_SHARE = 0.8  # of the time, before the next kernel's turn
 
 
 def exceptions(series):
@@ -110,11 +117,15 @@ class Share:
     """The tests of one kernel: its guests take one after the other, the longest first as far as
     that is known, and tell what came of them. Called by the threads of several guests."""
 
-    def __init__(self, series, tests, lasted):
+    def __init__(self, series, tests, lasted, until_s):
         self.series, self.total, self.waiting = series, len(tests), tests
         self.lasted = lasted  # seconds of tests by their names, on whichever kernel
+        self.until_s = until_s  # when nothing begins any more
         self.taken = {}  # names of tests by the names of guests
         self.lock = threading.Lock()
+
+    def is_over(self):
+        return time.time() >= self.until_s
 
     def answer(self, guest, line):
         """A line of guest_ladder.py's: keeps the row, if there is one, and gives the next test."""
@@ -124,9 +135,10 @@ class Share:
                 self.lasted[row["name"]] = row["seconds"]
                 with open(FOLDER / f"{guest}.results", "ab") as results:
                     results.write(line)
-            if not self.waiting:
+            if not self.waiting or self.is_over():
                 return b""
-            test = max(self.waiting, key=lambda test: self.lasted.get(test["name"], 0))
+            test = max(self.waiting, key=lambda test: (bool(ONLY_HERE.fullmatch(test["name"])),
+                                                       self.lasted.get(test["name"], 0)))
             self.waiting.remove(test)
             self.taken.setdefault(guest, []).append(test["name"])
             return json.dumps(test).encode()
@@ -134,8 +146,8 @@ class Share:
 
 def guest_run(share, name, kernel, image):
     """One guest from boot to end; returns what to say of it, and whether what it took was run."""
-    if not share.waiting:
-        return f"{name}: nothing left for it", True
+    if not share.waiting or share.is_over():
+        return f"{name}: nothing, or no time, left for it", True
     command = ["env", f"DSEC_TEST_SLOWNESS={SLOWNESS}", "/usr/bin/python3", "-B",
                HERE / "guest_ladder.py", image.parent]
     began = time.monotonic()
@@ -169,10 +181,17 @@ def kernels_prepare(all_series):
     return found
 
 
+def until_of(is_last):
+    now_s = time.time()
+    until_s = float(os.environ.get("DSEC_LADDER_UNTIL", "inf"))
+    return until_s if is_last else now_s + FIRST_SHARE * (until_s - now_s)
+
+
 def run(all_series):
     FOLDER.mkdir(exist_ok=True)
-    for path in [*FOLDER.glob("*.unable"), *FOLDER.glob("*.results")]:
-        path.unlink()
+    for pattern in ("*.unable", "*.results", "*.late"):
+        for path in FOLDER.glob(pattern):
+            path.unlink()
     kernels = kernels_prepare(all_series)
     if not kernels:
         return SKIPPED
@@ -187,7 +206,8 @@ def run(all_series):
             if wrong:
                 print("\n".join(wrong))
                 return FAILED
-            shares.append(Share(series, plan, lasted))
+            is_last = len(shares) + 1 == len(kernels)
+            shares.append(Share(series, plan, lasted, until_of(is_last)))
             ends += [guests.submit(guest_run, shares[-1], f"{series}-{at + 1}", kernel, image)
                      for at in range(min(lanes, GUESTS_MAX, len(plan)))]
         told = [end.result() for end in ends]
@@ -201,10 +221,13 @@ def shares_judge(shares, told):
     for share in shares:
         for names, reason in exceptions(share.series).items():
             print(f"  not run on {share.series}, {names.pattern}: {reason}")
+        late = [test["name"] for test in share.waiting] if share.is_over() else []
+        (FOLDER / f"{share.series}.late").write_text("\n".join(late))
         for test in share.waiting:
             print(f"  not run on {share.series}: {test['name']}")
     print(f"Tested: {sum(share.total - len(share.waiting) for share in shares)}")
-    complete = all(whole for _, whole in told) and not any(share.waiting for share in shares)
+    complete = all(whole for _, whole in told) and not any(
+        share.waiting and not share.is_over() for share in shares)
     return PASSED if complete else FAILED
 
 
@@ -219,6 +242,11 @@ def report(series, name):
     unable = FOLDER / f"{series}.unable"
     if unable.exists():
         print(f"skipped: {unable.read_text()}")
+        return SKIPPED
+    late = FOLDER / f"{series}.late"
+    if is_of_this_build(late) and name in late.read_text().splitlines():
+        print("skipped: this machine is slow, and no time was left for it; without a limit:"
+              " ctest -R vm.guests")
         return SKIPPED
     results = list(FOLDER.glob(f"{series}-*.results"))
     if not results or not all(map(is_of_this_build, results)):
