@@ -51,7 +51,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(life, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(life, .init = setup, .fini = teardown, .timeout = 240);
 
 static int inet_try(const void *unused)
 {
