@@ -249,7 +249,7 @@ static void after_any_operations_everything_can_be_deleted(struct engine *e)
 	list_destroy(e->d);
 	expect(until(20000, (held = holdings_now(e->d), holdings_are_none(&held))));
 	if (!expect(holdings_are_none(&held) && held.created_total == held.destroyed_total &&
-		    held.created_total > 20))
+		    held.created_total > fewer(50, 15)))
 		note("sandboxes %llu execs %llu files %llu forwards %llu waits %llu imports %llu "
 		     "sinks %llu created %llu destroyed %llu",
 		     (unsigned long long)held.sandboxes, (unsigned long long)held.execs,
