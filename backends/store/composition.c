@@ -58,11 +58,7 @@ int store_composition_text(const struct store_composition *composition,
 
 	if (!text)
 		return -ENOMEM;
-	json_open(&w, text, STORE_MANIFEST_BYTES_MAX);
-	json_object(&w, NULL);
-	json_unsigned(&w, "schemaVersion", 2);
-	json_string(&w, "mediaType", STORE_MANIFEST_TYPE);
-	json_string(&w, "artifactType", STORE_COMPOSITION);
+	store_manifest_begin(&w, text, STORE_COMPOSITION);
 	/* As of an image: the last says what runs. */
 	store_config_write(&w, "config", &manifests[composition->part_count - 1], NULL);
 	json_array(&w, "layers");

@@ -125,6 +125,15 @@ int store_layers_write(struct json_writer *w, const struct store_manifest *manif
 	return r < 0 ? r : 0;
 }
 
+void store_manifest_begin(struct json_writer *w, char *text, const char *artifact)
+{
+	json_open(w, text, STORE_MANIFEST_BYTES_MAX);
+	json_object(w, NULL);
+	json_unsigned(w, "schemaVersion", 2);
+	json_string(w, "mediaType", STORE_MANIFEST_TYPE);
+	json_string(w, "artifactType", artifact);
+}
+
 int store_manifest_text(const struct store_manifest *manifest, char **ret, size_t *ret_bytes)
 {
 	auto_free char *text = malloc(STORE_MANIFEST_BYTES_MAX);
@@ -134,11 +143,7 @@ int store_manifest_text(const struct store_manifest *manifest, char **ret, size_
 
 	if (!text)
 		return -ENOMEM;
-	json_open(&w, text, STORE_MANIFEST_BYTES_MAX);
-	json_object(&w, NULL);
-	json_unsigned(&w, "schemaVersion", 2);
-	json_string(&w, "mediaType", STORE_MANIFEST_TYPE);
-	json_string(&w, "artifactType", STORE_ARTIFACT);
+	store_manifest_begin(&w, text, STORE_ARTIFACT);
 	(void)store_config_write(&w, "config", manifest, NULL); /* fails with a set alone */
 	json_array(&w, "layers");
 	(void)store_layers_write(&w, manifest, NULL);

@@ -58,6 +58,8 @@ struct json_writer;
 
 void store_blob_write_json(struct json_writer *w, const char *key, const char *type,
 			   const struct store_blob *blob);
+/* What all manifests begin with; `text` has STORE_MANIFEST_BYTES_MAX bytes. */
+void store_manifest_begin(struct json_writer *w, char *text, const char *artifact);
 int store_config_write(struct json_writer *w, const char *key,
 		       const struct store_manifest *manifest, struct digest_set *seen);
 int store_layers_write(struct json_writer *w, const struct store_manifest *manifest,
