@@ -1,6 +1,6 @@
 /*
- * Giving up powers. Called by the confinement of dsec-import and of dsec-store. Must hold: what a
- * process of these may ask of the kernel stands here and nowhere else.
+ * Giving up powers. Called by the confinement of dsec-import, dsec-store and dsec-fetch. Must hold:
+ * what a process of these may ask of the kernel stands here and nowhere else.
  */
 #include "backends/store/powers.h"
 
@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -69,7 +70,9 @@ enum {
 	STORE = POWERS_STORE,
 	MAKE = POWERS_SEALER | POWERS_STORE,
 	IMPORT = POWERS_UNPACKER | POWERS_SEALER,
-	ALL = UNPACK | MAKE,
+	FILES = UNPACK | MAKE,
+	FETCH = POWERS_FETCHER,
+	ALL = FILES | FETCH,
 };
 
 static const struct {
@@ -99,20 +102,20 @@ static const struct {
 	{ SCMP_SYS(exit_group), ALL },
 	/* open files, what is in a directory */
 	{ SCMP_SYS(read), ALL },
-	{ SCMP_SYS(pread64), ALL },
+	{ SCMP_SYS(pread64), FILES },
 	{ SCMP_SYS(readv), ALL },
 	{ SCMP_SYS(write), ALL },
-	{ SCMP_SYS(pwrite64), ALL },
+	{ SCMP_SYS(pwrite64), FILES },
 	{ SCMP_SYS(writev), ALL },
 	{ SCMP_SYS(close), ALL },
-	{ SCMP_SYS(lseek), ALL },
+	{ SCMP_SYS(lseek), FILES },
 	{ SCMP_SYS(fcntl), ALL },
 	{ SCMP_SYS(fstat), ALL },
-	{ SCMP_SYS(fstatfs), ALL },
-	{ SCMP_SYS(ftruncate), ALL },
+	{ SCMP_SYS(fstatfs), FILES },
+	{ SCMP_SYS(ftruncate), FILES },
 	{ SCMP_SYS(newfstatat), ALL },
-	{ SCMP_SYS(openat), ALL },
-	{ SCMP_SYS(unlinkat), ALL },
+	{ SCMP_SYS(openat), FILES },
+	{ SCMP_SYS(unlinkat), FILES },
 	{ SCMP_SYS(openat2), STORE },
 	{ SCMP_SYS(statx), STORE },
 	{ SCMP_SYS(readlinkat), STORE },
@@ -134,6 +137,23 @@ static const struct {
 	{ SCMP_SYS(fadvise64), MAKE },
 	{ SCMP_SYS(copy_file_range), MAKE },
 	{ SCMP_SYS(fchmod), STORE },
+	/* connections; sockets: sockets_allow() */
+	{ SCMP_SYS(connect), FETCH },
+	{ SCMP_SYS(getsockopt), FETCH },
+	{ SCMP_SYS(setsockopt), FETCH },
+	{ SCMP_SYS(getsockname), FETCH },
+	{ SCMP_SYS(getpeername), FETCH },
+	{ SCMP_SYS(sendto), FETCH },
+	{ SCMP_SYS(sendmsg), FETCH },
+	{ SCMP_SYS(recvfrom), FETCH },
+	{ SCMP_SYS(recvmsg), FETCH },
+	{ SCMP_SYS(shutdown), FETCH },
+	{ SCMP_SYS(poll), FETCH },
+	{ SCMP_SYS(ppoll), FETCH },
+	{ SCMP_SYS(pipe2), FETCH },
+	{ SCMP_SYS(eventfd2), FETCH },
+	{ SCMP_SYS(clock_nanosleep), FETCH },
+	{ SCMP_SYS(getpid), FETCH },
 	/* a thread's beginning: threads_allow() */
 	{ SCMP_SYS(set_robust_list), MAKE },
 	{ SCMP_SYS(rseq), MAKE },
@@ -153,10 +173,22 @@ static int threads_allow(scmp_filter_ctx filter)
 					SCMP_A0(SCMP_CMP_MASKED_EQ, shared | apart, shared));
 }
 
+/* Of the internet's families; libcurl wakes itself up by a pair. */
+static int sockets_allow(scmp_filter_ctx filter)
+{
+	static const unsigned families[] = { AF_INET, AF_INET6 };
+	int r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 0);
+
+	for (size_t i = 0; r >= 0 && i < sizeof families / sizeof *families; i++)
+		r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+				     SCMP_A0(SCMP_CMP_EQ, families[i], 0));
+	return r;
+}
+
 int powers_keep_calls(enum powers whose)
 {
 	scmp_filter_ctx filter =
-		seccomp_init(whose == POWERS_STORE ? SCMP_ACT_ERRNO(EPERM) : SCMP_ACT_KILL_PROCESS);
+		seccomp_init(whose & IMPORT ? SCMP_ACT_KILL_PROCESS : SCMP_ACT_ERRNO(EPERM));
 	int r = filter ? 0 : -ENOMEM;
 
 	for (size_t i = 0; r >= 0 && i < sizeof allowed / sizeof *allowed; i++)
@@ -164,6 +196,8 @@ int powers_keep_calls(enum powers whose)
 			r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i].call, 0);
 	if (r >= 0 && whose & MAKE)
 		r = threads_allow(filter);
+	if (r >= 0 && whose & FETCH)
+		r = sockets_allow(filter);
 	if (r >= 0)
 		r = seccomp_load(filter);
 	seccomp_release(filter);
