@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -83,7 +84,7 @@ enum { IMPORT_TAG_BYTES = 129 };
 
 /* Descriptors of the programs that work on images; 2 is the engine's standard error. */
 enum {
-	IMAGE_FD_STREAM = 0, /* dsec-import: the archive */
+	IMAGE_FD_STREAM = 0, /* dsec-import: the archive; dsec-store: texts */
 	IMAGE_FD_STATUS = 1, /* frames */
 	IMAGE_FD_SCRATCH = 3,
 	IMAGE_FD_IMAGES = 4,  /* the directory of images: the store */
@@ -104,7 +105,13 @@ struct image_start {
 };
 
 /* Bits of `flags`; see enum dsec_image_flag. */
-enum image_flag { IMAGE_LAYER = 1, IMAGE_DRY_RUN = 2, IMAGE_ZSTD = 4, IMAGE_LAZY = 8 };
+enum image_flag {
+	IMAGE_LAYER = 1,
+	IMAGE_DRY_RUN = 2,
+	IMAGE_ZSTD = 4,
+	IMAGE_LAZY = 8,
+	IMAGE_FLATTEN = 16,
+};
 
 /* What a run leaves in its scratch, whole and synced when it exits with 0. */
 #define IMPORT_RESULT "image.erofs"
@@ -118,14 +125,20 @@ enum image_flag { IMAGE_LAYER = 1, IMAGE_DRY_RUN = 2, IMAGE_ZSTD = 4, IMAGE_LAZY
 int import_start(const struct image_start *start, enum import_kind kind, const char *tag,
 		 pid_t *ret_pid);
 
-/* What dsec-store is asked: checked, and shorter than the kernel's limit of arguments. */
+/* What dsec-store is asked: checked. */
 struct store_words {
 	const char *verb, *name; /* name: of the image that is made or read; "": none */
 	const char *texts;	 /* parts, sources, rules; each ends with NUL */
 	uint32_t text_count;
 };
 
-/* dsec-store VERB BYTES_MAX FREE_MIN FLAGS NAME TEXT.... As import_start(). */
+/* What their file has when nobody writes to it any more. */
+enum { STORE_WORDS_SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+
+/*
+ * dsec-store VERB BYTES_MAX FREE_MIN FLAGS NAME. As import_start(). The texts, of which some are
+ * secrets, come by a sealed file, IMAGE_FD_STREAM. By hand they may follow as arguments.
+ */
 int store_start(const struct image_start *start, const struct store_words *words, pid_t *ret_pid);
 /* dsec-import empties a directory; exit status 0: it is empty. */
 int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -132,30 +133,47 @@ int import_start(const struct image_start *wanted, enum import_kind kind, const 
 	return start_fork(&start, ret_pid);
 }
 
+/* Arguments are shown to all who see the process. Sealed: nobody writes to it any more. */
+static int words_file(const struct store_words *words, int *ret_fd)
+{
+	const char *end = words->texts;
+	auto_close int fd = memfd_create("words", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	for (uint32_t i = 0; i < words->text_count; i++)
+		end += strlen(end) + 1;
+	for (const char *at = words->texts; at < end;) {
+		ssize_t n = write(fd, at, (size_t)(end - at));
+
+		if (n < 0)
+			return -errno;
+		at += n;
+	}
+	if (fcntl(fd, F_ADD_SEALS, STORE_WORDS_SEALS) < 0)
+		return -errno;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 int store_start(const struct image_start *wanted, const struct store_words *words, pid_t *ret_pid)
 {
-	enum { BEFORE = 6 }; /* the texts */
-	char text[3][NUMBER_BYTES];
-	const char *at = words->texts;
-	auto_free const char **argv = calloc(BEFORE + (size_t)words->text_count + 1, sizeof *argv);
-	struct start start = { .wanted = wanted };
+	struct image_start with_words = *wanted;
+	char name[] = "dsec-store", text[3][NUMBER_BYTES];
+	char *const argv[] = { name,	(char *)words->verb, text[0], text[1],
+			       text[2], (char *)words->name, NULL }; /* execve() changes none */
+	struct start start = { .wanted = &with_words, .argv = argv };
+	int r = words->text_count ? words_file(words, &with_words.stream_fd) : 0;
 
-	if (!argv)
-		return -ENOMEM;
+	if (r < 0)
+		return r;
 	number_print(wanted->limits.bytes_max, text[0]);
 	number_print(wanted->limits.free_min, text[1]);
 	number_print(wanted->flags, text[2]);
-	argv[0] = "dsec-store";
-	argv[1] = words->verb;
-	for (int i = 0; i < 3; i++)
-		argv[2 + i] = text[i];
-	argv[5] = words->name;
-	for (uint32_t i = 0; i < words->text_count; i++) {
-		argv[BEFORE + i] = at;
-		at += strlen(at) + 1;
-	}
-	start.argv = (char *const *)argv; /* execve() changes none: its type is older than const */
-	return start_fork(&start, ret_pid);
+	r = start_fork(&start, ret_pid);
+	if (with_words.stream_fd != wanted->stream_fd)
+		cleanup_close(&with_words.stream_fd);
+	return r;
 }
 
 int import_sweep(const char *program_path, int directory_fd, pid_t *ret_pid)

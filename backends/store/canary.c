@@ -12,12 +12,11 @@
 #include "engine/base/cleanup.h"
 
 enum {
-	PATTERN_BYTES_MAX = 2 * CANARY_BYTES_MAX, /* hex and UTF-16 are the longest */
 	FILTER_BITS = 1 << 16,
 	FORMS_MAX = 10,
 };
 
-_Static_assert(PATTERN_BYTES_MAX <= sizeof((struct canary_scan *)0)->tail / 2, "one may begin");
+_Static_assert(CANARY_FORM_BYTES_MAX <= sizeof((struct canary_scan *)0)->tail / 2, "one may begin");
 
 struct pattern {
 	uint32_t at, bytes; /* in the list's bytes */
@@ -76,7 +75,7 @@ static int pattern_add(struct canary_list *list, const void *bytes, size_t count
 
 static int hex_add(struct canary_list *list, const uint8_t *bytes, size_t count, const char *digits)
 {
-	uint8_t text[PATTERN_BYTES_MAX];
+	uint8_t text[CANARY_FORM_BYTES_MAX];
 
 	for (size_t i = 0; i < count; i++) {
 		text[2 * i] = (uint8_t)digits[bytes[i] >> 4];
@@ -88,7 +87,7 @@ static int hex_add(struct canary_list *list, const uint8_t *bytes, size_t count,
 /* Of either order: without the zero at one end it is the same bytes. */
 static int utf16_add(struct canary_list *list, const uint8_t *bytes, size_t count)
 {
-	uint8_t text[PATTERN_BYTES_MAX] = { 0 };
+	uint8_t text[CANARY_FORM_BYTES_MAX] = { 0 };
 
 	for (size_t i = 0; i < count; i++)
 		text[2 * i] = bytes[i];
@@ -102,7 +101,7 @@ static int base64_add(struct canary_list *list, const uint8_t *bytes, size_t cou
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 	const size_t first = (before * 8 + 5) / 6, end = (before + count) * 8 / 6;
-	uint8_t text[PATTERN_BYTES_MAX];
+	uint8_t text[CANARY_FORM_BYTES_MAX];
 
 	for (size_t i = first; i < end; i++) {
 		size_t bit = i * 6 - before * 8, at = bit / 8;

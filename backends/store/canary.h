@@ -12,6 +12,7 @@
 enum {
 	CANARY_BYTES_MIN = 8, /* shorter ones are found by chance */
 	CANARY_BYTES_MAX = 512,
+	CANARY_FORM_BYTES_MAX = 2 * CANARY_BYTES_MAX, /* hex and UTF-16 are the longest */
 	CANARIES_MAX = 1024,
 	CANARIES_BYTES_MAX = 64 << 10, /* all together */
 };

@@ -61,19 +61,19 @@ static bool can_be_mounted(const struct tree *tree)
 }
 
 /* The first is taken as it is where it can be. */
-static int layer_add(struct tree **tree, struct tree **layer)
+static int layer_add(struct tree **tree, struct tree **layer, bool is_lowest)
 {
-	if (!*tree && can_be_mounted(*layer)) {
+	if (!*tree && (!is_lowest || can_be_mounted(*layer))) {
 		*tree = *layer;
 		*layer = NULL;
 		return 0;
 	}
 	if (!*tree)
 		*tree = tree_new();
-	return *tree ? tree_merge(*tree, *layer, true) : -ENOMEM;
+	return *tree ? tree_merge(*tree, *layer, is_lowest) : -ENOMEM;
 }
 
-static int part_add(const struct store *store, const uint8_t digest[DIGEST_BYTES],
+static int part_add(const struct store *store, const uint8_t digest[DIGEST_BYTES], bool is_lowest,
 		    struct tree **tree, struct image_record *record)
 {
 	struct store_manifest manifest;
@@ -86,7 +86,7 @@ static int part_add(const struct store *store, const uint8_t digest[DIGEST_BYTES
 	if (r >= 0)
 		r = store_tree_load(store, &manifest, &layer);
 	if (r >= 0)
-		r = layer_add(tree, &layer);
+		r = layer_add(tree, &layer, is_lowest);
 	if (r >= 0) {
 		record->layers += manifest.layers;
 		memcpy(record->source, manifest.source, sizeof record->source);
@@ -125,17 +125,29 @@ static int image_write(struct tree *tree, int fd, struct image_record *record)
 	return image_record_write(fd, record, tree->segments);
 }
 
+int store_merge(const struct store *store, const struct store_layers *layers, struct tree **ret,
+		struct image_record *record)
+{
+	struct tree *tree = NULL;
+	int r = !layers->count || layers->count > IMAGE_MANIFESTS_MAX ? -EINVAL : 0;
+
+	for (size_t i = 0; r >= 0 && i < layers->count; i++)
+		r = part_add(store, layers->manifests[i], layers->is_lowest, &tree, record);
+	if (r < 0)
+		tree_free(tree);
+	else
+		*ret = tree;
+	return r;
+}
+
 int store_compose(const struct store *store, const uint8_t (*manifests)[DIGEST_BYTES], size_t count,
 		  int fd, struct image_record *ret)
 {
 	auto_free struct image_record *record = calloc(1, sizeof *record);
 	struct tree *tree = NULL;
-	int r = record ? 0 : -ENOMEM;
+	const struct store_layers layers = { manifests, count, .is_lowest = true };
+	int r = record ? store_merge(store, &layers, &tree, record) : -ENOMEM;
 
-	if (!count || count > IMAGE_MANIFESTS_MAX)
-		return -EINVAL;
-	for (size_t i = 0; r >= 0 && i < count; i++)
-		r = part_add(store, manifests[i], &tree, record);
 	if (r >= 0 && count > 1)
 		(void)snprintf(record->source, sizeof record->source, "composed");
 	if (r >= 0) {

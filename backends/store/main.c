@@ -4,19 +4,22 @@
  * 0; what it cannot do is told by name.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/store/confine.h"
 #include "backends/store/digest.h"
+#include "backends/store/file.h"
 #include "backends/store/verb.h"
 
-enum { ARGUMENTS_LEAST = 6 };
+enum { ARGUMENTS_LEAST = 6, TEXTS_BYTES_MAX = 128 << 10 };
 
 /* In order of the wire's numbers. */
 static const struct {
@@ -62,6 +65,33 @@ static int job_run(struct store_job *job, const char *verb)
 	return report_fail(&job->report, EOPNOTSUPP, verb, "this dsec-store does not know it");
 }
 
+/* A sealed file is the engine's; without one there are none. */
+static int texts_read(struct store_job *job)
+{
+	struct stat st;
+	char **texts, *text;
+	int r, seals = fcntl(IMAGE_FD_STREAM, F_GET_SEALS);
+
+	if (seals < 0 || (seals & STORE_WORDS_SEALS) != STORE_WORDS_SEALS)
+		return 0;
+	if (fstat(IMAGE_FD_STREAM, &st) < 0)
+		return -errno;
+	if (st.st_size <= 0 || st.st_size > TEXTS_BYTES_MAX)
+		return -E2BIG;
+	/* As many as it may be: one byte each. They live as long as the process. */
+	text = malloc((size_t)st.st_size);
+	texts = calloc((size_t)st.st_size, sizeof *texts);
+	if (!text || !texts)
+		return -ENOMEM;
+	r = file_read(IMAGE_FD_STREAM, text, (size_t)st.st_size, 0);
+	if (r < 0 || text[st.st_size - 1])
+		return r < 0 ? r : -EINVAL;
+	for (char *at = text; at < text + st.st_size; at += strlen(at) + 1)
+		texts[job->text_count++] = at;
+	job->texts = texts;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct store_job job = { .report = { .step = "start", .disk_fd = IMAGE_FD_SCRATCH } };
@@ -81,7 +111,9 @@ int main(int argc, char **argv)
 	job.name = argv[5];
 	job.texts = argv + ARGUMENTS_LEAST;
 	job.text_count = (uint32_t)(argc - ARGUMENTS_LEAST);
-	r = digest_prepare();
+	r = job.text_count ? 0 : texts_read(&job);
+	if (r >= 0)
+		r = digest_prepare();
 	if (r >= 0)
 		r = job_run(&job, argv[1]);
 	if (r < 0) /* or it told more */

@@ -92,6 +92,8 @@ static int words_take(struct pack_wish *wish, char *const *texts, uint32_t count
 		return r;
 	*ret_why = "no rule of residue, and no path that begins with /";
 	r = residue_new(rules, wish->wipe_count, &wish->residue, &wrong);
+	if (r >= 0)
+		r = residue_new(rules, wish->wipe_count, &wish->below, &wrong);
 	if (r < 0)
 		*ret_word = rules[wrong];
 	return r;
@@ -116,7 +118,8 @@ int pack_wish_read(char *const *texts, uint32_t count, struct pack_wish *ret, co
 void pack_wish_done(struct pack_wish *wish)
 {
 	residue_free(wish->residue);
+	residue_free(wish->below);
 	canary_list_free(wish->canaries);
-	wish->residue = NULL;
+	wish->residue = wish->below = NULL;
 	wish->canaries = NULL;
 }

@@ -21,6 +21,7 @@ struct pack_wish {
 	const char *image;	      /* image:NAME: what the sandbox was made of; "": not told */
 	const char *sandbox;	      /* sandbox:ID; "": not told */
 	struct residue *residue;      /* wipe:WORD, …; owned. No word: all rules */
+	struct residue *below;	      /* the same once more: counts what layers below have; owned */
 	uint32_t wipe_count;	      /* words of it */
 	struct canary_list *canaries; /* scan:TEXT, …; owned. NULL: none */
 	uint32_t canary_count;

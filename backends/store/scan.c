@@ -40,8 +40,10 @@ int scan_refuse_canary(struct scanning *s, const struct canary_hit *hit, const c
 {
 	char reason[SCAN_REASON_BYTES];
 
-	(void)snprintf(reason, sizeof reason, "canary %u is in %s, %s, at byte %llu",
-		       hit->canary + 1, what, hit->form, (unsigned long long)hit->offset);
+	/* Short: a status has 80 bytes for it and the path. */
+	(void)snprintf(reason, sizeof reason, "canary %u is in %s, %s, at byte %llu%s%.8s",
+		       hit->canary + 1, what, hit->form, (unsigned long long)hit->offset,
+		       *s->layer ? ", layer " : "", *s->layer ? s->layer + strlen("sha256:") : "");
 	return scan_refuse(s, -EKEYREJECTED, reason);
 }
 
@@ -52,6 +54,21 @@ int scan_check(struct scanning *s, const void *bytes, size_t count, const char *
 	if (!s->scan->canaries || !canary_find(s->scan->canaries, bytes, count, &hit))
 		return 0;
 	return scan_refuse_canary(s, &hit, what);
+}
+
+int scan_check_path(struct scanning *s, size_t folder_bytes)
+{
+	/* What begins further up was found when that folder was. */
+	const size_t reach = CANARY_FORM_BYTES_MAX;
+	const size_t from = folder_bytes > reach ? folder_bytes - reach : 0;
+	struct canary_hit hit;
+
+	if (!s->scan->canaries ||
+	    !canary_find(s->scan->canaries, s->path + from, s->path_bytes - from, &hit))
+		return 0;
+	hit.offset += from;
+	s->path_bytes = folder_bytes;
+	return scan_refuse_canary(s, &hit, "a path in it");
 }
 
 /* ---- names of a directory, in order ---- */
@@ -292,7 +309,7 @@ static bool is_wiped(struct scanning *s, int fd, bool is_directory)
 	struct residue_hit hit;
 
 	if (!s->scan->residue || !residue_find(s->scan->residue, s->path, is_directory, &hit) ||
-	    (hit.only_cores && !scan_is_core(fd)))
+	    (hit.only_cores && !scan_is_core(fd, 0)))
 		return false;
 	residue_count(s->scan->residue, &hit);
 	s->report->wiped++;
@@ -390,16 +407,17 @@ static int entry_add(struct scanning *s, const struct entry *entry)
 
 static int entry_scan(struct scanning *s, struct entry *entry)
 {
-	const size_t bytes = strlen(entry->name);
-	int r = scan_check(s, entry->name, bytes, "a name in it");
+	const size_t bytes = strlen(entry->name), folder_bytes = s->path_bytes;
+	int r;
 
-	if (r < 0)
-		return r;
 	if (bytes > TREE_NAME_MAX || entry->depth >= TREE_DEPTH_MAX)
 		return scan_refuse(s, -EBADMSG, "deeper than an image may be");
 	s->path[s->path_bytes++] = '/';
 	memcpy(s->path + s->path_bytes, entry->name, bytes + 1);
 	s->path_bytes += bytes;
+	r = scan_check_path(s, folder_bytes);
+	if (r < 0)
+		return r;
 	if (is_engines(s->path))
 		return drop(s, SCAN_DROP_ENGINE);
 	if (!strncmp(entry->name, ".wh.", 4))
@@ -427,9 +445,7 @@ static int directory_scan(struct scanning *s, int fd, uint32_t node, unsigned de
 		s->path_bytes = path_bytes;
 		s->path[path_bytes] = 0;
 	}
-	if (r >= 0 && s->scan->progress)
-		r = s->scan->progress(s->scan->owner, s->report->files, s->report->bytes);
-	return r;
+	return r < 0 ? r : scan_progress(s);
 }
 
 static int root_scan(struct scanning *s)

@@ -162,16 +162,14 @@ static int read_exactly(struct scanning *s, int fd, uint64_t at, size_t count)
 	return 0;
 }
 
-static int progress_tell(struct scanning *s)
+int scan_progress(struct scanning *s)
 {
 	return s->scan->progress ?
 		       s->scan->progress(s->scan->owner, s->report->files, s->report->bytes) :
 		       0;
 }
 
-/* From `at` to `end`, which is the end of the file or of a block; the last block is filled up. */
-static int extent_copy(struct scanning *s, int fd, uint64_t at, uint64_t end,
-		       struct canary_scan *canary)
+int scan_extent(struct scanning *s, int fd, uint64_t at, uint64_t end, struct canary_scan *canary)
 {
 	struct canary_hit hit;
 	int r = 0;
@@ -190,7 +188,7 @@ static int extent_copy(struct scanning *s, int fd, uint64_t at, uint64_t end,
 		s->report->bytes += count;
 		at += count;
 		if (r >= 0)
-			r = progress_tell(s);
+			r = scan_progress(s);
 	}
 	return r;
 }
@@ -240,7 +238,7 @@ int scan_contents(struct scanning *s, int fd, const struct stat *st, uint32_t no
 
 		if (canary.list && piece[0] > at)
 			canary_skip(&canary, piece[0] - at);
-		r = extent_copy(s, fd, piece[0], piece[1], &canary);
+		r = scan_extent(s, fd, piece[0], piece[1], &canary);
 		if (r >= 0)
 			r = tree_add_extent(s->tree, node, &extent);
 		at = piece[1];
@@ -248,12 +246,12 @@ int scan_contents(struct scanning *s, int fd, const struct stat *st, uint32_t no
 	return r;
 }
 
-bool scan_is_core(int fd)
+bool scan_is_core(int fd, uint64_t at)
 {
 	Elf64_Ehdr header;
 	uint16_t type;
 
-	if (pread(fd, &header, sizeof header, 0) != sizeof header ||
+	if (pread(fd, &header, sizeof header, (off_t)at) != sizeof header ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
 		return false;
 	type = header.e_ident[EI_DATA] == ELFDATA2MSB ? be16toh(header.e_type) :

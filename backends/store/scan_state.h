@@ -25,6 +25,7 @@ struct scanning {
 	uint64_t entries;
 	struct scan_link *links;
 	size_t link_count, link_size;
+	char layer[DIGEST_TEXT_BYTES]; /* of the store, that is looked through; "": none */
 	size_t path_bytes;
 	char path[(TREE_DEPTH_MAX + 1) * (TREE_NAME_MAX + 1) + 1];
 	char list[SCAN_LIST_BYTES_MAX]; /* names of attributes */
@@ -38,6 +39,8 @@ int scan_refuse(struct scanning *s, int error, const char *reason);
 int scan_refuse_canary(struct scanning *s, const struct canary_hit *hit, const char *what);
 /* A text of the entry at hand. -EKEYREJECTED. */
 int scan_check(struct scanning *s, const void *bytes, size_t count, const char *what);
+/* The path of the entry at hand, and that it has none from `folder_bytes` on. -EKEYREJECTED. */
+int scan_check_path(struct scanning *s, size_t folder_bytes);
 
 /* ---- scan_file.c ---- */
 
@@ -52,5 +55,12 @@ struct scan_marks {
 int scan_xattrs(struct scanning *s, int fd, uint32_t node, struct scan_marks *ret);
 /* All of a file's contents. */
 int scan_contents(struct scanning *s, int fd, const struct stat *st, uint32_t node);
-/* Whether it begins as a core file does. */
-bool scan_is_core(int fd);
+/*
+ * From `at` to `end`, which is the end of the contents or of a block, through the canaries and into
+ * the raw file; the last block is filled up.
+ */
+int scan_extent(struct scanning *s, int fd, uint64_t at, uint64_t end, struct canary_scan *canary);
+/* The caller is told, and says whether it goes on. */
+int scan_progress(struct scanning *s);
+/* Whether a core file begins there. */
+bool scan_is_core(int fd, uint64_t at);

@@ -202,6 +202,9 @@ static void places_add(const struct sealing *s, const struct tree_segment *made)
 
 		if (file->same != SEAL_NONE || file->found != SEAL_NONE)
 			continue;
+		/* Of what may not be shared the others go on to be found: they share more. */
+		if (s->seal->is_alone && file->has_other)
+			continue;
 		memcpy(place->file, s->seal->tree->nodes[file->node].digest, DIGEST_BYTES);
 		place->segment = made[file->number];
 		place->block = file->block;

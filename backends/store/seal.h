@@ -29,6 +29,7 @@ struct seal_file {
 	uint32_t number; /* of that, of the writer's; SEAL_NONE: not stored, or not yet */
 	uint64_t blocks; /* of all extents */
 	uint64_t bytes;	 /* of contents */
+	bool has_other;	 /* a segment that was there has it, too, used or not */
 };
 
 /* A segment that was there before. */

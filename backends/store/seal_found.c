@@ -85,6 +85,7 @@ int seal_file_find(struct sealing *s, uint32_t file)
 		return r;
 	s->files[file].next = found->first;
 	s->files[file].block = place.block;
+	s->files[file].has_other = true;
 	found->first = file;
 	found->bytes += s->files[file].blocks * TREE_BLOCK_BYTES;
 	return 1;
@@ -102,6 +103,14 @@ static int by_bytes(const void *a, const void *b)
 	return memcmp(one->segment.digest, two->segment.digest, DIGEST_BYTES);
 }
 
+/* Only all of it, or nothing: the rest of its bytes would come along. */
+static bool is_whole_only(const struct sealing *s, const struct seal_found *found)
+{
+	return s->seal->is_alone &&
+	       (!s->seal->beside ||
+		digest_set_find(s->seal->beside, found->segment.digest) == DIGEST_SET_NONE);
+}
+
 static int found_choose(struct sealing *s)
 {
 	uint32_t count = s->found_set.count, used = 0;
@@ -113,7 +122,10 @@ static int found_choose(struct sealing *s)
 		order[i] = &s->found[i];
 	qsort(order, count, sizeof(struct seal_found *), by_bytes);
 	for (uint32_t i = 0; i < count && used < SEAL_FOUND_MAX; i++) {
-		order[i]->used = order[i]->bytes >= order[i]->segment.bytes / SEAL_PART_MIN;
+		order[i]->used = order[i]->bytes >=
+				 (is_whole_only(s, order[i]) ?
+					  order[i]->segment.bytes :
+					  order[i]->segment.bytes / SEAL_PART_MIN);
 		used += order[i]->used;
 	}
 	return 0;
@@ -139,7 +151,8 @@ static int bytes_compare(struct sealing *s, int segment_fd, uint64_t raw_at, uin
 	return 1;
 }
 
-static int file_compare(struct sealing *s, int segment_fd, const struct seal_file *file)
+/* Of a segment that is used whole what fills up the last block counts, too: in ours it is zeros. */
+static int file_compare(struct sealing *s, int segment_fd, const struct seal_file *file, bool whole)
 {
 	const struct tree *tree = s->seal->tree;
 	const struct tree_node *node = &tree->nodes[file->node];
@@ -149,30 +162,64 @@ static int file_compare(struct sealing *s, int segment_fd, const struct seal_fil
 	for (uint32_t i = 0; same > 0 && i < node->extents; i++) {
 		const struct tree_extent *extent = &tree->extents[node->extent + i];
 
+		const uint64_t blocks_bytes = (uint64_t)extent->blocks * TREE_BLOCK_BYTES;
+
 		same = bytes_compare(s, segment_fd, (uint64_t)extent->block * TREE_BLOCK_BYTES,
-				     there, seal_extent_bytes(node, extent));
-		there += (uint64_t)extent->blocks * TREE_BLOCK_BYTES;
+				     there, whole ? blocks_bytes : seal_extent_bytes(node, extent));
+		there += blocks_bytes;
 	}
 	return same;
+}
+
+/* What is used whole or not at all is not used. */
+static void found_forget(struct sealing *s, const struct seal_found *found)
+{
+	uint32_t next;
+
+	for (uint32_t i = found->first; i != SEAL_NONE; i = next) {
+		next = s->files[i].next;
+		s->files[i].found = SEAL_NONE;
+	}
+}
+
+/* Blocks that nobody had yet: what an index says may lie one over the other. */
+static uint64_t blocks_mark(uint8_t *marks, const struct seal_file *file)
+{
+	uint64_t count = 0;
+
+	for (uint64_t at = file->block; at < file->block + file->blocks; at++) {
+		count += !(marks[at / 8] >> at % 8 & 1);
+		marks[at / 8] |= (uint8_t)(1 << at % 8);
+	}
+	return count;
 }
 
 static int found_compare(struct sealing *s, uint32_t at)
 {
 	const struct seal_found *found = &s->found[at];
+	const bool whole_only = is_whole_only(s, found);
+	uint64_t blocks = found->segment.bytes / TREE_BLOCK_BYTES;
+	auto_free uint8_t *marks = whole_only ? calloc(1, blocks / 8 + 1) : NULL;
 	auto_close int segment = -1;
 	uint32_t next;
 	int r = 0;
 
+	if (whole_only && !marks)
+		return -ENOMEM;
 	if (!blob_is(s->store, found->segment.digest, found->segment.bytes, &segment))
 		return 0;
 	for (uint32_t i = found->first; r >= 0 && i != SEAL_NONE; i = next) {
 		next = s->files[i].next;
-		r = file_compare(s, segment, &s->files[i]);
-		if (r > 0)
+		r = file_compare(s, segment, &s->files[i], whole_only);
+		if (r > 0) {
 			s->files[i].found = at;
+			blocks -= whole_only ? blocks_mark(marks, &s->files[i]) : 0;
+		}
 		if (r >= 0)
 			r = seal_tell(s, 0, 0);
 	}
+	if (whole_only && blocks)
+		found_forget(s, found);
 	return r;
 }
 

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,7 @@ int store_blob_read(const struct store *store, const uint8_t digest[DIGEST_BYTES
 int store_blob_write(const struct store *store, const void *bytes, size_t count,
 		     uint8_t ret[DIGEST_BYTES]);
 
+struct digest_set;
 struct store_manifest;
 
 /* Checked; the caller has store_manifest_done() to call. -ENOENT, -EBADMSG. */
@@ -74,6 +76,12 @@ struct seal {
 	int raw_fd;
 	const struct image_record *record; /* user, cwd, env, …; the rest is filled in */
 	const char *provenance;		   /* JSON, where it comes from, or NULL */
+	/*
+	 * No byte that is not in the tree: of segments that are there only whole ones are used, or
+	 * those that are published beside it, if any. The raw contents are whole blocks then.
+	 */
+	bool is_alone;
+	const struct digest_set *beside;
 	int (*progress)(void *owner, uint64_t files,
 			uint64_t bytes); /* negative: it ends with that */
 	void *owner;
@@ -91,6 +99,20 @@ struct sealed {
  * manifest is named by an image, gc takes all of it.
  */
 int store_seal(struct store *store, const struct seal *seal, struct sealed *ret);
+
+/* Manifests, the lowest first. `is_lowest`: nothing lies below, so that no whiteout stays. */
+struct store_layers {
+	const uint8_t (*manifests)[DIGEST_BYTES];
+	size_t count;
+	bool is_lowest;
+};
+
+/*
+ * The tree of these layers, and what the last config says of them that has something. The caller
+ * frees the tree.
+ */
+int store_merge(const struct store *store, const struct store_layers *layers, struct tree **ret,
+		struct image_record *record);
 
 /*
  * The image file of these manifests, the lowest first, into `fd`: trees merged, EROFS, record,

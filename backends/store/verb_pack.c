@@ -2,7 +2,8 @@
  * dsec-store pack: what a sandbox wrote, whose upper directory is IMAGE_FD_FURTHER, becomes a layer
  * of the store and an image: the layer over what the sandbox was made of, or alone. Called by
  * main.c. Must hold: nothing is sealed before all of it was scanned; nothing of a layer has a name
- * before it is whole.
+ * before it is whole; an image that may be published has no byte that was not looked through: not
+ * of layers below it, nor of segments that others made, which it would share.
  */
 #include "backends/store/pack_wish.h"
 
@@ -13,6 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/store/canary.h"
+#include "backends/store/digest_set.h"
+#include "backends/store/manifest.h"
 #include "backends/store/residue.h"
 #include "backends/store/scan.h"
 #include "backends/store/store.h"
@@ -20,7 +24,14 @@
 #include "engine/base/cleanup.h"
 #include "engine/base/json.h"
 
-enum { PROVENANCE_BYTES = 24 << 10, REPORT_BYTES = 40 << 10, FILES_MAX = 4 << 20 };
+#define BY_FORK "fork" /* who made a layer, in its provenance */
+
+enum {
+	READ_BYTES = 256 << 10,
+	PROVENANCE_BYTES = 24 << 10,
+	REPORT_BYTES = 40 << 10,
+	FILES_MAX = 4 << 20
+};
 
 struct packing {
 	struct store_job *job;
@@ -29,6 +40,9 @@ struct packing {
 	int raw_fd;
 	struct scanned scanned;
 	struct sealed sealed;
+	uint32_t kept;		     /* of the layers below: so many stay as they are */
+	struct digest_set beside;    /* their segments */
+	struct image_record *record; /* of the layer; what is below says the rest */
 	char provenance[PROVENANCE_BYTES], report[REPORT_BYTES];
 };
 
@@ -51,7 +65,13 @@ static int seal_progress(void *owner, uint64_t files, uint64_t bytes)
 	return report_progress(&p->job->report);
 }
 
-/* ---- the layer ---- */
+/* ---- looking through ---- */
+
+/* An image that nobody may name is never published. */
+static bool is_fork(const struct packing *p)
+{
+	return *p->job->name == '.';
+}
 
 /* What the caller has to hear is told with the codes that the engine knows it by. */
 static int scan_failed(struct packing *p, int error)
@@ -68,17 +88,22 @@ static int scan_failed(struct packing *p, int error)
 	return *told->reason ? report_fail(report, -error, told->path, told->reason) : error;
 }
 
-static int layer_scan(struct packing *p)
+static struct scan scan_of(struct packing *p, struct residue *residue)
 {
-	const struct scan scan = { .upper_fd = IMAGE_FD_FURTHER,
-				   .raw_fd = p->raw_fd,
-				   .id_base = p->wish.id_base,
-				   .residue = p->wish.residue,
-				   .canaries = p->wish.canaries,
-				   .bytes_max = p->job->bytes_max,
-				   .files_max = FILES_MAX,
-				   .progress = progress_tell,
-				   .owner = p };
+	return (struct scan){ .upper_fd = IMAGE_FD_FURTHER,
+			      .raw_fd = p->raw_fd,
+			      .id_base = p->wish.id_base,
+			      .residue = residue,
+			      .canaries = p->wish.canaries,
+			      .bytes_max = p->job->bytes_max,
+			      .files_max = FILES_MAX,
+			      .progress = progress_tell,
+			      .owner = p };
+}
+
+static int upper_scan(struct packing *p)
+{
+	const struct scan scan = scan_of(p, p->wish.residue);
 	int r;
 
 	p->job->report.step = "scan";
@@ -89,7 +114,152 @@ static int layer_scan(struct packing *p)
 	return 0;
 }
 
-/* Names of rules and how often each matched; then what was left out. */
+static int base_failed(struct packing *p, int error)
+{
+	if (error == -ENOENT)
+		return report_fail(&p->job->report, ENOENT, p->wish.image,
+				   "the store has not all of the sandbox's image any more");
+	return scan_failed(p, error);
+}
+
+/* One that stays as it is, or was just sealed. */
+static int layer_look(struct packing *p, const struct store *store, const uint8_t *manifest,
+		      struct residue *residue)
+{
+	struct scan scan = scan_of(p, residue);
+	int r;
+
+	scan.segments = residue ? &p->beside : NULL;
+	scan.progress = seal_progress; /* nothing of it is in the layer */
+	r = scan_layer(&scan, store, manifest, &p->scanned);
+	return r < 0 ? base_failed(p, r) : 0;
+}
+
+static int below_look(struct packing *p, const struct store *store)
+{
+	const bool is_alone = is_fork(p) || p->job->flags & IMAGE_LAYER; /* nothing lies below */
+	int r = 0;
+
+	p->job->report.step = "base";
+	for (uint32_t i = 0; r >= 0 && !is_alone && i < p->kept; i++)
+		r = layer_look(p, store, p->wish.bases[i], p->wish.below);
+	return r;
+}
+
+/* The image's file itself: names and attributes as EROFS has them, the record. */
+static int file_look(struct packing *p, int fd)
+{
+	auto_free uint8_t *bytes = malloc(READ_BYTES);
+	struct canary_scan scan;
+	struct canary_hit hit;
+	ssize_t n;
+
+	if (!bytes)
+		return -ENOMEM;
+	canary_begin(&scan, p->wish.canaries);
+	p->job->report.step = "canary";
+	for (off_t at = 0; (n = pread(fd, bytes, READ_BYTES, at)) > 0; at += n)
+		if (canary_feed(&scan, bytes, (size_t)n, &hit))
+			return report_fail(&p->job->report, EACCES, NULL,
+					   "a canary is in the image's own file");
+	return n < 0 ? -errno : 0;
+}
+
+/* ---- layers of forks, or all of them, become one with what was written ---- */
+
+/* What a fork made of a sandbox was never published, and nothing of it was wiped. */
+static bool is_of_fork(const struct store_manifest *manifest)
+{
+	const char *text = manifest->provenance;
+	struct json_value root, by;
+	char maker[16];
+
+	return text && json_parse(text, strlen(text), &root) >= 0 &&
+	       json_member(&root, "by", &by) >= 0 &&
+	       json_to_string(&by, maker, sizeof maker) >= 0 && !strcmp(maker, BY_FORK);
+}
+
+static int kept_count(struct packing *p, const struct store *store)
+{
+	bool found = p->job->flags & IMAGE_FLATTEN;
+	int r = 0;
+
+	p->kept = 0;
+	while (r >= 0 && !found && p->kept < p->wish.base_count) {
+		struct store_manifest manifest;
+
+		r = store_manifest_load(store, p->wish.bases[p->kept], &manifest);
+		if (r < 0)
+			break;
+		found = is_of_fork(&manifest);
+		store_manifest_done(&manifest);
+		p->kept += !found;
+	}
+	return r;
+}
+
+static int folded_scan(struct packing *p, const struct store *store, struct tree *tree)
+{
+	struct scan scan = scan_of(p, p->wish.residue);
+	auto_close int raw = openat(IMAGE_FD_SCRATCH, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	int r;
+
+	if (raw < 0)
+		return -errno;
+	scan.raw_fd = raw;
+	r = scan_fold(&scan, store, tree, p->raw_fd, &p->scanned);
+	if (r < 0)
+		return base_failed(p, r);
+	(void)close(p->raw_fd); /* it was only read */
+	p->raw_fd = take_fd(&raw);
+	return 0;
+}
+
+static int layers_fold(struct packing *p, const struct store *store)
+{
+	struct tree *tree = NULL;
+	int r;
+
+	p->kept = p->wish.base_count;
+	if (is_fork(p))
+		return 0;
+	p->job->report.step = "base";
+	r = kept_count(p, store);
+	if (r >= 0 && p->kept < p->wish.base_count) {
+		const struct store_layers layers = { p->wish.bases + p->kept,
+						     p->wish.base_count - p->kept,
+						     .is_lowest = !p->kept };
+
+		r = store_merge(store, &layers, &tree, p->record);
+		if (r >= 0)
+			r = tree_merge(tree, p->tree, !p->kept);
+		if (r >= 0)
+			r = folded_scan(p, store, tree);
+		if (r >= 0) {
+			tree_free(p->tree);
+			p->tree = take_ptr(tree);
+		}
+	}
+	tree_free(tree);
+	return r < 0 ? base_failed(p, r) : 0;
+}
+
+/* ---- the layer ---- */
+
+/* Names of rules, and how often each matched. */
+static void residue_write(struct json_writer *w, const char *key, const struct residue *residue)
+{
+	const char *rule;
+	uint64_t count = 0;
+
+	json_object(w, key);
+	for (size_t i = 0; (rule = residue_counted(residue, i, &count)); i++)
+		if (count)
+			json_unsigned(w, rule, count);
+	json_end(w);
+}
+
+/* What was wiped, what stays in layers below, what was left out. */
 static void counts_write(struct json_writer *w, const struct packing *p)
 {
 	static const char *const drops[SCAN_DROPS] = {
@@ -97,15 +267,9 @@ static void counts_write(struct json_writer *w, const struct packing *p)
 		[SCAN_DROP_ENGINE] = "engine",	  [SCAN_DROP_WHITEOUT] = "whiteout_names",
 		[SCAN_DROP_XATTR] = "attributes",
 	};
-	const char *rule;
-	uint64_t count = 0;
 
-	json_object(w, "wiped");
-	for (size_t i = 0; p->wish.residue && (rule = residue_counted(p->wish.residue, i, &count));
-	     i++)
-		if (count)
-			json_unsigned(w, rule, count);
-	json_end(w);
+	residue_write(w, "wiped", p->wish.residue);
+	residue_write(w, "below", p->wish.below);
 	json_object(w, "dropped");
 	for (size_t i = 0; i < SCAN_DROPS; i++)
 		if (p->scanned.dropped[i])
@@ -124,6 +288,7 @@ static void bases_write(struct json_writer *w, const struct packing *p)
 		json_string(w, NULL, text);
 	}
 	json_end(w);
+	json_unsigned(w, "folded", p->wish.base_count - p->kept);
 }
 
 /* Where the layer comes from. No time: the same sandbox gives the same manifest. */
@@ -133,7 +298,7 @@ static int provenance_write(struct packing *p)
 
 	json_open(&w, p->provenance, sizeof p->provenance);
 	json_object(&w, NULL);
-	json_string(&w, "by", "pack");
+	json_string(&w, "by", is_fork(p) ? BY_FORK : "pack");
 	json_string(&w, "image", p->wish.image);
 	json_string(&w, "sandbox", p->wish.sandbox);
 	bases_write(&w, p);
@@ -149,20 +314,21 @@ static int provenance_write(struct packing *p)
 
 static int layer_seal(struct packing *p, struct store *store)
 {
-	auto_free struct image_record *record = calloc(1, sizeof *record);
 	struct seal seal = { .tree = p->tree,
 			     .raw_fd = p->raw_fd,
-			     .record = record,
+			     .record = p->record,
 			     .provenance = p->provenance,
+			     .is_alone = !is_fork(p),
+			     .beside = &p->beside,
 			     .progress = seal_progress,
 			     .owner = p };
-	int r = record ? provenance_write(p) : -ENOMEM;
+	int r = provenance_write(p);
 
 	p->job->report.step = "seal";
 	if (r < 0)
 		return r;
-	(void)snprintf(record->source, sizeof record->source, "sandbox");
-	record->layers = 1;
+	(void)snprintf(p->record->source, sizeof p->record->source, "sandbox");
+	p->record->layers = 1;
 	return store_seal(store, &seal, &p->sealed);
 }
 
@@ -173,7 +339,7 @@ static int image_compose(struct packing *p, struct store *store)
 	auto_free uint8_t(*manifests)[DIGEST_BYTES] =
 		calloc(p->wish.base_count + 1u, sizeof *manifests);
 	auto_free struct image_record *record = calloc(1, sizeof *record);
-	uint32_t count = p->job->flags & IMAGE_LAYER ? 0 : p->wish.base_count;
+	uint32_t count = p->job->flags & IMAGE_LAYER ? 0 : p->kept;
 	auto_close int fd = openat(IMAGE_FD_SCRATCH, IMPORT_RESULT,
 				   O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	int r;
@@ -186,11 +352,10 @@ static int image_compose(struct packing *p, struct store *store)
 	memcpy(manifests, p->wish.bases, count * sizeof *manifests);
 	memcpy(manifests[count], p->sealed.manifest, DIGEST_BYTES);
 	r = store_compose(store, manifests, count + 1, fd, record);
-	if (r == -ENOENT)
-		return report_fail(&p->job->report, ENOENT, p->wish.image,
-				   "the store has not all of the sandbox's image any more");
+	if (r >= 0 && p->wish.canaries)
+		r = file_look(p, fd);
 	if (r < 0)
-		return r;
+		return base_failed(p, r);
 	memcpy(p->job->report.frame.digest, record->digest, sizeof record->digest);
 	return fsync(fd) < 0 ? -errno : 0;
 }
@@ -228,7 +393,13 @@ static int layer_store(struct packing *p)
 	r = store_open(IMAGE_FD_IMAGES, &store);
 	if (r < 0)
 		return r;
-	r = layer_seal(p, &store);
+	r = layers_fold(p, &store);
+	if (r >= 0)
+		r = below_look(p, &store);
+	if (r >= 0)
+		r = layer_seal(p, &store);
+	if (r >= 0 && p->wish.canaries)
+		r = layer_look(p, &store, p->sealed.manifest, NULL);
 	if (r >= 0)
 		r = image_compose(p, &store);
 	store_close(&store);
@@ -255,21 +426,24 @@ static int packing_run(struct packing *p)
 	p->raw_fd = openat(IMAGE_FD_SCRATCH, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	if (p->raw_fd < 0)
 		return -errno;
-	r = layer_scan(p);
+	r = upper_scan(p);
 	return r < 0 ? r : layer_store(p);
 }
 
 int verb_pack(struct store_job *job)
 {
 	auto_free struct packing *p = calloc(1, sizeof *p);
+	auto_free struct image_record *record = calloc(1, sizeof *record);
 	int r;
 
-	if (!p)
+	if (!p || !record)
 		return -ENOMEM;
 	p->job = job;
+	p->record = record;
 	p->raw_fd = -1;
 	r = packing_run(p);
 	cleanup_close(&p->raw_fd);
+	digest_set_done(&p->beside);
 	pack_wish_done(&p->wish);
 	tree_free(p->tree);
 	return r;

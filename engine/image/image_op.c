@@ -280,7 +280,7 @@ static const struct image_rule {
 			      .needs_name = true,
 			      .is_nodes = true },
 	[DSEC_IMAGE_PACK] = { .job = "pack",
-			      .flags = DSEC_IMAGE_LAYER,
+			      .flags = DSEC_IMAGE_LAYER | DSEC_IMAGE_FLATTEN,
 			      .texts_most = IMAGE_TEXTS_MAX,
 			      .takes_name = true,
 			      .needs_name = true,
@@ -291,6 +291,7 @@ static const struct image_rule {
 _Static_assert((int)IMAGE_LAYER == (int)DSEC_IMAGE_LAYER, "as the programs have it");
 _Static_assert((int)IMAGE_DRY_RUN == (int)DSEC_IMAGE_DRY_RUN, "as the programs have it");
 _Static_assert((int)IMAGE_ZSTD == (int)DSEC_IMAGE_ZSTD, "as the programs have it");
+_Static_assert((int)IMAGE_FLATTEN == (int)DSEC_IMAGE_FLATTEN, "as the programs have it");
 _Static_assert((int)IMAGE_LAZY == (int)DSEC_IMAGE_LAZY, "as the programs have it");
 
 enum { IMAGE_VERBS = sizeof rules / sizeof *rules };

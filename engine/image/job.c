@@ -55,6 +55,17 @@ static uint32_t told_code(const struct image_job *job)
 	return DSEC_INVALID;
 }
 
+/* The end of a path that does not fit says more than its beginning. */
+static void detail_print(struct image_job *job)
+{
+	const struct import_frame *told = &job->told;
+	const size_t used = strlen(told->reason) + strlen(": ") + 1, bytes = strlen(told->name);
+	const size_t room = used < sizeof job->detail ? sizeof job->detail - used : 0;
+
+	(void)snprintf(job->detail, sizeof job->detail, "%s%s%s", told->reason,
+		       *told->name ? ": " : "", told->name + (bytes > room ? bytes - room : 0));
+}
+
 static struct status told_status(struct image_job *job)
 {
 	const struct import_frame *told = &job->told;
@@ -65,8 +76,7 @@ static struct status told_status(struct image_job *job)
 		s.code = code;
 		s.blame = DSEC_BLAME_CALLER;
 	}
-	(void)snprintf(job->detail, sizeof job->detail, "%s%s%s", told->reason,
-		       *told->name ? ": " : "", told->name);
+	detail_print(job);
 	s.detail = job->detail;
 	return s;
 }

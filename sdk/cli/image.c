@@ -305,9 +305,12 @@ static int refuse(struct session *session, const struct subverb *sub)
 				      import || pack ? "image %s wants --name NAME" :
 						       "--name does not belong to image %s",
 				      sub->name);
-	if (!pack && !build && (options->wipe || options->scan_file || options->scans.count))
-		return session_refuse(session,
-				      "--wipe, --scan and --scan-file are of image pack and build");
+	if (!pack && !build &&
+	    (options->wipe || options->scan_file || options->scans.count || options->flatten))
+		return session_refuse(session, "--wipe, --scan, --scan-file and --flatten are of "
+					       "image pack and build");
+	if (options->layer && options->flatten)
+		return session_refuse(session, "--layer leaves out what --flatten takes in");
 	if (build && (!options->image || !options->command_count))
 		return session_refuse(session, "image build wants --image BASE, and -- PROGRAM");
 	if (!build && (options->image || options->copies.count || options->env.count ||

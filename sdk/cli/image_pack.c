@@ -95,7 +95,8 @@ int image_pack(struct session *session, struct dsec_id sandbox, const char *name
 					.verb = DSEC_IMAGE_PACK,
 					.name = name,
 					.sandbox = sandbox,
-					.flags = options->layer ? DSEC_IMAGE_LAYER : 0 };
+					.flags = (options->layer ? DSEC_IMAGE_LAYER : 0) |
+						 (options->flatten ? DSEC_IMAGE_FLATTEN : 0) };
 	__attribute__((cleanup(words_done))) struct words words = { .count = 0 };
 	int r;
 

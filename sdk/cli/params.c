@@ -83,6 +83,8 @@ static const struct param params[] = {
 	  "label name=NAME; image import, pack: what it is called" },
 	{ "layer", 0, PARAM_ON, VERB_IMAGE, FIELD(layer), 0, 0, NULL,
 	  "import: what lies over other images: whiteouts stay, no /dev is added; pack: alone" },
+	{ "flatten", 0, PARAM_ON, VERB_IMAGE, FIELD(flatten), 0, 0, NULL,
+	  "pack, build: one layer of all there is, so that what is wiped is in none below" },
 	{ "dry-run", 0, PARAM_ON, VERB_IMAGE, FIELD(dry_run), 0, 0, NULL,
 	  "gc: only say what would go" },
 	{ "zstd", 0, PARAM_ON, VERB_IMAGE, FIELD(zstd), 0, 0, NULL, "push: packed contents" },

@@ -134,12 +134,23 @@ static inline struct image_record *record_new(void)
 	return record;
 }
 
-static inline int raw_seal(struct place_of *at, struct raw *raw, struct sealed *ret)
+/* `how`: its fields that are not of the raw contents. */
+static inline int raw_seal_as(struct place_of *at, struct raw *raw, struct seal how,
+			      struct sealed *ret)
 {
 	auto_free struct image_record *record = record_new();
-	struct seal seal = { .tree = raw->tree, .raw_fd = raw->fd, .record = record };
 
-	return store_seal(&at->store, &seal, ret);
+	if (how.is_alone) /* whole blocks, as it says */
+		cr_assert_eq(ftruncate(raw->fd, (off_t)raw->block * TREE_BLOCK_BYTES), 0);
+	how.tree = raw->tree;
+	how.raw_fd = raw->fd;
+	how.record = record;
+	return store_seal(&at->store, &how, ret);
+}
+
+static inline int raw_seal(struct place_of *at, struct raw *raw, struct sealed *ret)
+{
+	return raw_seal_as(at, raw, (struct seal){ 0 }, ret);
 }
 
 /* Forty files, of which `from` on are of other contents than a tree of another `from` has. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/store/batch.h"
+#include "backends/store/digest_set.h"
 #include "backends/store/index.h"
 #include "backends/store/manifest.h"
 #include "backends/store/segment.h"
@@ -201,6 +202,106 @@ Test(store, a_segment_of_which_little_is_used_is_not_used)
 	(void)raw_file(&raw, "little", 2, 100);
 	cr_assert_eq(raw_seal(&at, &raw, &sealed), 0);
 	cr_assert_eq(sealed.shared_bytes, 0);
+	raw_free(&raw);
+	store_gone(&at);
+}
+
+enum {
+	FORTY_BYTES = 40 * 100 + 3000 * (39 * 40 / 2),
+	OF_THEM_BYTES = 29 * 100 + 3000 * (28 * 29 / 2), /* the first 29 */
+};
+
+Test(store, what_is_sealed_alone_brings_no_byte_of_others)
+{
+	struct digest_set beside = { 0 };
+	struct place_of at = { 0 };
+	struct sealed sealed;
+	struct raw raw;
+	uint32_t number;
+
+	store_new(&at);
+	forty(&raw, 40);
+	cr_assert_eq(raw_seal(&at, &raw, &sealed), 0);
+	cr_assert_eq(raw.tree->segment_count, 1);
+	cr_assert_geq(digest_set_add(&beside, raw.tree->segments[0].digest, &number), 0);
+	raw_free(&raw);
+	forty(&raw, 30);
+	cr_assert_eq(raw_seal_as(&at, &raw, (struct seal){ .is_alone = true }, &sealed), 0);
+	cr_expect_eq(sealed.shared_bytes, 0, "ten files of that segment are not in it");
+	raw_free(&raw);
+	forty(&raw, 40);
+	(void)raw_file(&raw, "more", 77, 5000);
+	cr_assert_eq(raw_seal_as(&at, &raw, (struct seal){ .is_alone = true }, &sealed), 0);
+	cr_expect_eq(sealed.shared_bytes, FORTY_BYTES, "all of that segment is in it");
+	sealed_check(&at, &sealed);
+	raw_free(&raw);
+	forty(&raw, 29);
+	cr_assert_eq(raw_seal_as(&at, &raw, (struct seal){ .is_alone = true, .beside = &beside },
+				 &sealed),
+		     0);
+	cr_expect_eq(sealed.shared_bytes, OF_THEM_BYTES, "that is published, too");
+	raw_free(&raw);
+	digest_set_done(&beside);
+	store_gone(&at);
+}
+
+/* Its first block is all that is ever asked for: of three bytes, or of four, the last of them 0. */
+static void one_of_two(struct place_of *at, struct raw *raw, struct tree_segment *ret)
+{
+	struct sealed sealed;
+	uint32_t node;
+
+	raw_new(raw);
+	node = raw_file(raw, "asked", 99, 3);
+	(void)raw_file(raw, "other", 5, 4096);
+	cr_assert_eq(raw_seal(at, raw, &sealed), 0);
+	cr_assert_eq(raw->tree->extents[raw->tree->nodes[node].extent].block, 0);
+	*ret = raw->tree->segments[0];
+	raw_free(raw);
+}
+
+Test(store, an_index_that_lies_brings_no_byte_of_others)
+{
+	static const uint8_t four[] = { 253, 254, 255, 0 }; /* as 99 makes them */
+	struct place place = { .blocks = 1 };
+	struct place_of at = { 0 };
+	struct sealed sealed;
+	struct index index;
+	struct raw raw;
+
+	store_new(&at);
+	one_of_two(&at, &raw, &place.segment);
+	digest_of(four, sizeof four, place.file);
+	cr_assert_eq(index_open(at.fd, &index), 0);
+	cr_assert_geq(index_add(&index, &place, 1), 0);
+	index_close(&index);
+	raw_new(&raw);
+	(void)raw_file(&raw, "three", 99, 3);
+	(void)raw_file(&raw, "four", 99, 4);
+	cr_assert_eq(raw_seal_as(&at, &raw, (struct seal){ .is_alone = true }, &sealed), 0);
+	cr_expect_eq(sealed.shared_bytes, 0, "two files in one block are no two blocks");
+	raw_free(&raw);
+	store_gone(&at);
+}
+
+Test(store, what_fills_up_a_block_is_compared_where_all_of_it_is_published)
+{
+	char name[16 + DIGEST_HEX_BYTES] = "blobs/sha256/";
+	struct place_of at = { 0 };
+	struct tree_segment segment;
+	struct sealed sealed;
+	struct raw raw;
+
+	store_new(&at);
+	one_of_two(&at, &raw, &segment);
+	digest_hex(segment.digest, name + strlen(name));
+	auto_close int fd = openat(at.fd, name, O_WRONLY);
+	cr_assert_eq(pwrite(fd, "secret", 6, 100), 6);
+	raw_new(&raw);
+	(void)raw_file(&raw, "asked", 99, 3);
+	(void)raw_file(&raw, "other", 5, 4096);
+	cr_assert_eq(raw_seal_as(&at, &raw, (struct seal){ .is_alone = true }, &sealed), 0);
+	cr_expect_eq(sealed.shared_bytes, 0);
 	raw_free(&raw);
 	store_gone(&at);
 }

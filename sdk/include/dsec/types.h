@@ -411,6 +411,8 @@ enum dsec_image_flag {
 	DSEC_IMAGE_DRY_RUN = 2, /* gc: only says what would go */
 	DSEC_IMAGE_ZSTD = 4,	/* push: contents are packed */
 	DSEC_IMAGE_LAZY = 8,	/* pull: contents come when read; verify: they may be missing */
+	/* pack: of all layers one is made, so that rules and canaries are of all that there is */
+	DSEC_IMAGE_FLATTEN = 16,
 };
 
 /* What the stream of an import is a tar of; plain, gzip or zstd. */

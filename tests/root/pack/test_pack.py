@@ -188,6 +188,33 @@ class PackTest(unittest.TestCase):
         self.assertEqual(self.sh(one, "echo goes on"), "goes on\n")
         self.check_nothing_is_left()
 
+    def test_what_lies_below_is_searched_and_flattened_away(self):
+        first = self.sandbox()
+        self.sh(first, f"echo {SECRET} > /root/.netrc; echo {SECRET} > /w/leak; echo y > /w/kept")
+        self.pack(first, "leaky", "--wipe", "none")
+        one = self.good("create", "leaky", "-q").strip()
+        self.addCleanup(self.dsec, "rm", one)
+        self.sh(one, "rm /w/leak; echo z > /w/over")
+        said = self.bad("image", "pack", one, "--name", "leaks", "--scan", SECRET,
+                        says=["pack.canary", "/root/.netrc", ", layer "])
+        self.assertNotIn(SECRET, said)
+        self.assertEqual(self.pack(one, "over")["below"], {"credentials": 1})
+        self.assertEqual(self.pack(one, "alone", "--layer", "--scan", SECRET)["below"], {})
+        self.bad("image", "pack", one, "--name", "x", "--layer", "--flatten", says=["--flatten"])
+        self.bad("image", "pack", one, "--name", "x", "--flatten", "--wipe", "none", "--scan",
+                 SECRET, says=["pack.canary", "/root/.netrc"])
+        before = self.blobs()
+        report = self.pack(one, "flat", "--flatten", "--scan", SECRET)
+        self.assertEqual((report["wiped"], report["below"]), ({"credentials": 1}, {}))
+        self.assertEqual(self.holds(self.blobs() - before, SECRET), [])
+        record = json.loads(self.good("--json", "image", "inspect", "flat"))
+        self.assertEqual(record["layers"], 1)
+        self.assertEqual(
+            self.good("run", "flat", "--", "cat", "/w/kept", "/w/over"), "y\nz\n")
+        for gone in ("/root/.netrc", "/w/leak"):
+            self.assertEqual(self.dsec("run", "flat", "--", "test", "-e", gone).returncode, 1)
+        self.check_nothing_is_left()
+
     def test_a_layer_alone_lies_over_other_images(self):
         one = self.sandbox()
         self.sh(one, "echo of the layer > /w/changed")
@@ -288,14 +315,24 @@ class PackTest(unittest.TestCase):
 
     # ---- early ends ----
 
-    def begun(self, one, engine=None):
+    def begun(self, one, *words, engine=None):
         """A pack on its way, while its sandbox stands still."""
         engine = engine or self.engine
-        child = engine.start("image", "pack", one, "--name", "early")
+        child = engine.start("image", "pack", one, "--name", "early", *words)
         self.addCleanup(child.communicate)
         self.addCleanup(child.kill)
-        self.assertTrue(eventually(engine.groups), "it runs")
+        self.assertTrue(eventually(lambda: b"sleep" in b"".join(self.shown(engine))), "it runs")
         return child
+
+    def shown(self, engine):
+        """What anybody sees of the processes of jobs."""
+        seen = []
+        for group in engine.groups():
+            with contextlib.suppress(OSError):  # they end meanwhile
+                for pid in (group / "cgroup.procs").read_text().split():
+                    seen += [Path("/proc", pid, what).read_bytes()
+                             for what in ("cmdline", "environ")]
+        return seen
 
     def check_nothing_came_of_it(self, one):
         self.check_nothing_is_left()
@@ -310,6 +347,16 @@ class PackTest(unittest.TestCase):
         self.bad("cat", f"{one}:/etc/passwd", says=["refused", "held still"])
         child.send_signal(signal.SIGINT)
         self.assertIn(b"cancelled", child.communicate(timeout=RUN_S)[1])
+        self.check_nothing_came_of_it(one)
+
+    def test_a_canary_is_no_argument_of_a_process(self):
+        one = self.sandbox()
+        child = self.begun(one, "--scan", SECRET, "--wipe", "/of/the/rules")
+        seen = self.shown(self.engine)
+        self.assertTrue(any(b"early" in text for text in seen), seen)
+        self.assertFalse(any(SECRET.encode() in text or b"/of/the" in text for text in seen), seen)
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=RUN_S)
         self.check_nothing_came_of_it(one)
 
     def test_a_job_that_is_killed_costs_itself_alone(self):
@@ -334,7 +381,7 @@ class PackTest(unittest.TestCase):
         engine = Engine(self.folder, "stops", self.images, "--store-program", self.store)
         made = engine.dsec("create", "base", "-q")
         self.assertEqual(made.returncode, 0, made.stderr)
-        child = self.begun(made.stdout.decode().strip(), engine)
+        child = self.begun(made.stdout.decode().strip(), engine=engine)
         engine.stop()
         child.kill()  # it would wait for another engine
         child.communicate(timeout=RUN_S)

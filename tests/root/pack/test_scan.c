@@ -457,7 +457,7 @@ Test(scan, a_canary_is_refused_wherever_it_is_and_never_told)
 	cr_expect(strstr(u.told.reason, "262139"), "%s", u.told.reason);
 	cr_assert_eq(unlinkat(u.fd, "d/file", 0), 0);
 	put(&u, "d/x-canary-0123456789", "");
-	expect_refused(&u, -EKEYREJECTED, "/d", "a name in it");
+	expect_refused(&u, -EKEYREJECTED, "/d", "a path in it");
 	cr_assert_eq(unlinkat(u.fd, "d/x-canary-0123456789", 0), 0);
 	cr_assert_eq(symlinkat("/canary-0123456789", u.fd, "d/link"), 0);
 	own(&u, "d/link");
