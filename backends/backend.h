@@ -143,6 +143,8 @@ struct backend_options {
 	void *owner;
 	/* A worker was lost: the owner gets a new one and hands it to backend_launcher_add(). */
 	void (*launcher_lost)(void *owner);
+	/* One more than `launchers` is of use; it comes by launcher_add(), or never. */
+	void (*launcher_wanted)(void *owner);
 	/* It does not answer any more: the owner kills the process; then it is lost. */
 	void (*launcher_stuck)(void *owner, int pid);
 	/* Nothing runs in a box's cgroup any more, and nobody else has it yet. May be NULL. */

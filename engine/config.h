@@ -12,6 +12,8 @@
 enum {
 	SHARDS_MAX = 256,
 	LAUNCHERS_PER_SHARD_MAX = 8,
+	CREWS_PER_SHARD_MAX = 4,  /* backends/container/crews.h */
+	CREW_LAUNCHERS_MAX = 3,	  /* of each, beside those */
 	SHARD_SANDBOXES_MIN = 64, /* fewer are not worth another shard */
 	INSTANCE_BYTES_MAX = 32,
 	IMAGES_MAX = 256,

@@ -89,9 +89,20 @@ static uint64_t room_for(uint64_t have, uint64_t reserved, uint64_t each)
 	return have > reserved ? (have - reserved) / each : 0;
 }
 
+/* The most of a shard. */
+static uint64_t crew_workers(const struct config *config)
+{
+	const uint32_t each = config->launchers < CREW_LAUNCHERS_MAX ? config->launchers :
+								       CREW_LAUNCHERS_MAX;
+
+	return (uint64_t)CREWS_PER_SHARD_MAX * each;
+}
+
 int config_fit(struct config *config, const struct machine *m)
 {
-	uint64_t workers = (uint64_t)config->shards * (1 + config->launchers);
+	/* Of each shard a thread, its workers, and those of crews. */
+	uint64_t workers =
+		(uint64_t)config->shards * (1 + config->launchers + crew_workers(config));
 	/* A running exec is about two processes: a shell and what it started. */
 	uint64_t busy = MACHINE_PIDS_RESERVED + workers + 2ull * config->execs_max;
 	uint64_t spare = MACHINE_NAMESPACES_RESERVED;
@@ -146,8 +157,11 @@ int machine_kernel_check(const char *release)
 
 uint64_t config_descriptors(const struct config *config)
 {
-	/* Per shard a ring, mailboxes, deaths, the cgroup; per launcher its channel and pidfd. */
-	uint64_t own = 64 + (uint64_t)config->shards * (8 + 2ull * config->launchers);
+	/* Per shard a ring, mailboxes, deaths, the cgroup; per launcher its channel and pidfd; per
+	 * crew a sheet. */
+	uint64_t own = 64 + (uint64_t)config->shards *
+				    (8 + 2 * (config->launchers + crew_workers(config)) +
+				     CREWS_PER_SHARD_MAX);
 	/* Per client its socket, memory and one doorbell per shard; per exec three pipes' ends
 	 * and one that a background child holds (sink.c), and the other ends until the launcher
 	 * has them (bounded by the launchers). */

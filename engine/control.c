@@ -43,6 +43,7 @@ struct worker_mail {
 	struct mail mail;
 	struct shard *shard;
 	int fd, pid;
+	bool is_more; /* none was lost */
 };
 
 static void worker_reaped(struct io_op *op, int res)
@@ -117,7 +118,7 @@ static void worker_lost(struct mail *mail, void *owner)
 	struct worker_mail *m = container_of(mail, struct worker_mail, mail);
 	struct control *control = owner;
 
-	if (shards_need_workers(control))
+	if (!m->is_more && shards_need_workers(control))
 		log_warning("launcher worker lost shard=%u, starting another", m->shard->number);
 	m->mail.next = control->missing;
 	control->missing = &m->mail;
@@ -168,17 +169,29 @@ void control_workers_end(struct control *control)
 	missing_start(control); /* none is started any more */
 }
 
-void control_launcher_lost(struct control *control, struct shard *shard)
+static void worker_want(struct control *control, struct shard *shard, bool is_more)
 {
 	struct worker_mail *m = calloc(1, sizeof *m);
 
 	if (!m) {
-		log_error("launcher worker lost shard=%u and no memory to say so", shard->number);
+		log_error("launcher worker %s shard=%u and no memory to say so",
+			  is_more ? "wanted" : "lost", shard->number);
 		return;
 	}
 	m->shard = shard;
+	m->is_more = is_more;
 	m->mail.deliver = worker_lost;
 	mail_send(shard->io, control->io, &m->mail);
+}
+
+void control_launcher_lost(struct control *control, struct shard *shard)
+{
+	worker_want(control, shard, false);
+}
+
+void control_launcher_wanted(struct control *control, struct shard *shard)
+{
+	worker_want(control, shard, true);
 }
 
 /* Only this thread reaps workers, so a pid in its list is the worker's own. */

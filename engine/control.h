@@ -41,6 +41,8 @@ struct scratches *control_scratches(struct control *control);
 
 /* From a shard: it lost a launcher worker and wants another. */
 void control_launcher_lost(struct control *control, struct shard *shard);
+/* The same without a loss: one more. */
+void control_launcher_wanted(struct control *control, struct shard *shard);
 /* From a shard: a worker of it does not answer; it is killed. */
 void control_launcher_stuck(struct control *control, struct shard *shard, int pid);
 /* From a shard: what client_open() was given with a client that has gone. */

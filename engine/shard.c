@@ -38,6 +38,13 @@ static void launcher_lost(void *owner)
 	control_launcher_lost(shard->node->control, shard);
 }
 
+static void launcher_wanted(void *owner)
+{
+	struct shard *shard = owner;
+
+	control_launcher_wanted(shard->node->control, shard);
+}
+
 static void launcher_stuck(void *owner, int pid)
 {
 	struct shard *shard = owner;
@@ -81,7 +88,7 @@ static int shard_fill_pools(struct shard *shard)
 			  shard_files_max(shard) + node->requests_per_shard +
 			  shard->config->clients_max + shard->config->inbounds_max +
 			  PORT_WAITS_MAX + CALLS_PER_SHARD_MAX + CALL_SETS_PER_SHARD_MAX +
-			  node->tenant_count + 64;
+			  node->tenant_count + 80;
 	int r;
 
 	r = timers_init(&shard->timers, timers);
@@ -132,6 +139,7 @@ static int shard_open(struct shard *shard)
 		.processes_max = config->pids_max,
 		.owner = shard,
 		.launcher_lost = launcher_lost,
+		.launcher_wanted = launcher_wanted,
 		.launcher_stuck = launcher_stuck,
 		.box_emptied = box_emptied,
 	};

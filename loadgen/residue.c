@@ -222,16 +222,29 @@ static void process_look(const struct residue *residue, const struct process *pr
 			 process->parent);
 }
 
+/* What a worker that was started meanwhile is in itself is its own, and ends with it. */
+static int namespaces_of_workers(const struct residue *residue, const struct processes *now,
+				 struct namespaces *ret)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < now->count && !r; i++)
+		if (!is_in_slot(now->items[i].pid) && is_engine_program(residue, now->items[i].pid))
+			r = namespaces_add(ret, now->items[i].pid, false);
+	return r;
+}
+
 static int namespaces_look(const struct residue *residue, const struct processes *now,
 			   struct residue_report *report)
 {
-	struct namespaces found = { 0 };
-	int r = 0;
+	struct namespaces found = { 0 }, workers = { 0 };
+	int r = namespaces_of_workers(residue, now, &workers);
 
 	for (size_t i = 0; i < now->count && !r; i++)
 		r = namespaces_add(&found, now->items[i].pid, true);
 	for (size_t i = 0; i < found.count && !r; i++) {
-		if (namespaces_have(&residue->namespaces, found.items[i]))
+		if (namespaces_have(&residue->namespaces, found.items[i]) ||
+		    namespaces_have(&workers, found.items[i]))
 			continue;
 		report->namespaces++;
 		if (!report->first[0])
@@ -239,6 +252,7 @@ static int namespaces_look(const struct residue *residue, const struct processes
 				 (unsigned long long)found.items[i]);
 	}
 	namespaces_done(&found);
+	namespaces_done(&workers);
 	return r;
 }
 

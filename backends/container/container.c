@@ -312,7 +312,7 @@ static int ask_spawn(struct flow *f)
 		call_add_walls(&box->call, walls_for_spawn(spec->walls));
 	(void)strncpy(request->hostname, spec->hostname ? spec->hostname : "",
 		      sizeof request->hostname - 1);
-	team_call(&c->team, &box->call);
+	team_call(box->lost ? &c->team : crews_team(&c->crews, spec->walls), &box->call);
 	return FLOW_WAIT;
 }
 
@@ -488,7 +488,12 @@ static int container_usage(struct box *box, struct box_usage *usage)
 
 static void container_launcher_add(struct backend *b, int channel_fd, int pid)
 {
-	team_add(&containers_of(b)->team, channel_fd, pid);
+	struct containers *c = containers_of(b);
+
+	if (team_workers(&c->team) < c->options.launchers)
+		team_add(&c->team, channel_fd, pid, NULL);
+	else
+		crews_add(&c->crews, channel_fd, pid);
 }
 
 static void container_gauges(const struct backend *b, struct backend_gauges *ret)
@@ -501,8 +506,8 @@ static void container_gauges(const struct backend *b, struct backend_gauges *ret
 		.slots_clean = counts[SLOT_CLEAN],
 		.slots_rebuilding = counts[SLOT_REBUILDING] + counts[SLOT_DIRTY],
 		.slots_quarantined = counts[SLOT_QUARANTINED],
-		.launchers = team_workers(&c->team),
-		.launchers_lost = c->team.lost,
+		.launchers = team_workers(&c->team) + crews_workers(&c->crews),
+		.launchers_lost = c->team.lost + c->crews.lost,
 		.built = c->built,
 		.reused = c->reused,
 		.strays = c->children.strays,

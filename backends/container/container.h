@@ -6,6 +6,7 @@
 
 #include "backends/backend.h"
 #include "backends/container/children.h"
+#include "backends/container/crews.h"
 #include "backends/container/governor.h"
 #include "backends/container/network.h"
 #include "backends/container/slot.h"
@@ -27,6 +28,7 @@ struct containers {
 	struct guard_exits *exits;
 	struct children children;
 	struct team team;
+	struct crews crews;
 	struct slots slots;
 	struct networks networks;
 	struct pool boxes, runs, preparations, ports;

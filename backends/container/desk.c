@@ -31,6 +31,7 @@ static void move_arrived(struct mail *mail, void *owner)
 
 	(void)owner;
 	team_move(&move->c->team, &move->cpus, move->is_away);
+	crews_move(&move->c->crews);
 	free(move);
 }
 

@@ -55,6 +55,11 @@ static inline long kernel_openat(int dir_fd, const char *path, int flags, mode_t
 	return KERNEL_CALL(SYS_openat, dir_fd, (long)path, flags, mode);
 }
 
+static inline long kernel_ioctl(int fd, unsigned long command, long value, uint64_t secret)
+{
+	return KERNEL_CALL(SYS_ioctl, fd, (long)command, value, 0, 0, (long)secret);
+}
+
 static inline long kernel_close(int fd)
 {
 	return KERNEL_CALL(SYS_close, fd);

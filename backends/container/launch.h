@@ -59,6 +59,11 @@ enum launch_op {
 	/* Nobody in the slot runs until it is thawed; replies with its upper directory, to read. */
 	LAUNCH_FREEZE,
 	LAUNCH_THAW, /* fine where nobody is frozen, or there is no such slot */
+	/*
+	 * The worker takes the filter of a sheet on itself, for good: what it starts has it without
+	 * being given it. From then on it takes LAUNCH_SPAWN and _EXEC with that filter only.
+	 */
+	LAUNCH_BIND,
 	LAUNCH_OP_COUNT,
 };
 
@@ -92,7 +97,7 @@ enum launch_flag {
 	 */
 	LAUNCH_LEAF_GONE = 131072,
 	LAUNCH_CROWDED = 262144, /* reply of LAUNCH_EXEC: the sandbox is full of processes */
-	/* LAUNCH_SPAWN, _EXEC, _NARROW: the last descriptor is the sheet of a policy's walls. */
+	/* LAUNCH_SPAWN, _EXEC, _NARROW, _BIND: the last descriptor is a policy's sheet. */
 	LAUNCH_WALLS = 524288,
 	/*
 	 * LAUNCH_NETWORK_MAKE: for many sandboxes, each by addresses of its own. LAUNCH_PORT_*: of

@@ -44,6 +44,7 @@ static int containers_fill(struct containers *c)
 	c->team.owner = c;
 	c->team.worker_lost = worker_lost;
 	c->team.worker_stuck = worker_stuck;
+	crews_init(&c->crews, &c->team, o);
 	r = slots_init(&c->slots, node_vault_fd(o->node), o->shard * slots, slots);
 	if (r < 0)
 		return r;
@@ -89,8 +90,10 @@ void container_close(struct backend *b)
 	struct containers *c = containers_of(b);
 
 	governor_meet(node_governor(c->options.node), c->options.shard, NULL);
-	if (c->team.io)
+	if (c->team.io) {
 		team_close(&c->team);
+		crews_close(&c->crews);
+	}
 	pool_done(&c->ports);
 	pool_done(&c->preparations);
 	pool_done(&c->runs);

@@ -151,8 +151,8 @@ static long priority_drop(struct child *child)
 
 	if (!(child->worker->order.request.flags & LAUNCH_SCHED_IDLE))
 		return 0;
-	return CHILD_TRY(CREDENTIALS,
-			 KERNEL_CALL(SYS_sched_setscheduler, 0, SCHED_IDLE, (long)&none));
+	return CHILD_TRY(CREDENTIALS, KERNEL_CALL(SYS_sched_setscheduler, 0, SCHED_IDLE,
+						  (long)&none, 0, 0, (long)child->worker->secret));
 }
 
 static long program_child(struct child *child)

@@ -401,7 +401,7 @@ static void leaf_ask(struct container_run *run)
 			      sizeof request->user - 1);
 	}
 	request->leaf = run->leaf;
-	team_call(&c->team, &run->call);
+	team_call(run->lost ? &c->team : crews_team(&c->crews, box->box.spec.walls), &run->call);
 }
 
 int container_run_start(struct run *base, const struct run_spec *spec)

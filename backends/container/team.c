@@ -340,7 +340,7 @@ static void team_feed(struct team *team)
 	}
 }
 
-void team_add(struct team *team, int channel_fd, int pid)
+void team_add(struct team *team, int channel_fd, int pid, struct launch_call *first)
 {
 	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++) {
 		struct worker *w = &team->workers[i];
@@ -350,9 +350,17 @@ void team_add(struct team *team, int channel_fd, int pid)
 		w->fd = channel_fd;
 		w->pid = pid;
 		w->broken = w->replied = w->killed = w->has_answered = w->is_moved = false;
+		if (first) {
+			first->request.tag = (uint64_t)(uintptr_t)first;
+			w->calls[w->call_count++] = first;
+			deadline_set(w);
+			worker_send(w);
+		}
 		team_feed(team);
 		return;
 	}
+	if (first)
+		first->done(first, NULL);
 	(void)close(channel_fd); /* one more than there is room for: it ends at once */
 }
 
@@ -405,6 +413,22 @@ uint32_t team_workers(const struct team *team)
 	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
 		count += team->workers[i].fd >= 0;
 	return count;
+}
+
+void team_pass_on(struct team *team, struct team *to)
+{
+	struct launch_call *call;
+
+	while ((call = queue_take(team)))
+		team_call(to, call);
+}
+
+bool team_is_idle(const struct team *team)
+{
+	for (uint32_t i = 0; i < TEAM_WORKERS_MAX; i++)
+		if (team->workers[i].call_count)
+			return false;
+	return !team->waiting;
 }
 
 void team_close(struct team *team)

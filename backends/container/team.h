@@ -92,8 +92,8 @@ struct team {
 };
 
 void team_init(struct team *team, struct io *io, struct timers *timers, uint64_t *sequence);
-/* Takes the descriptor. */
-void team_add(struct team *team, int channel_fd, int pid);
+/* Takes the descriptor. `first`: a call that this worker is asked before all others, or NULL. */
+void team_add(struct team *team, int channel_fd, int pid, struct launch_call *first);
 /* Queue a call; request, payload, fds, class and done are set. */
 void team_call(struct team *team, struct launch_call *call);
 /*
@@ -109,5 +109,9 @@ bool team_withdraw(struct team *team, struct launch_call *call);
  */
 void team_move(struct team *team, const cpu_set_t *cpus, bool is_away);
 uint32_t team_workers(const struct team *team);
+/* What waits for a worker of one team waits for one of the other from now on. */
+void team_pass_on(struct team *team, struct team *to);
+/* No call waits or is in flight. */
+bool team_is_idle(const struct team *team);
 /* Close the channels: the workers end. Calls must be done. */
 void team_close(struct team *team);

@@ -101,19 +101,19 @@ static long size_set(struct worker *w, int fd)
 	const struct launch_request *q = &w->order.request;
 	const struct winsize size = { .ws_row = q->rows, .ws_col = q->columns };
 
-	return TRY(TTY, KERNEL_CALL(SYS_ioctl, fd, TIOCSWINSZ, (long)&size));
+	return TRY(TTY, kernel_ioctl(fd, TIOCSWINSZ, (long)&size, w->secret));
 }
 
 /* Of the sandbox's root; a child that becomes somebody else passes it on. */
 static long slave_open(struct worker *w, int master_fd)
 {
 	const int locked = 0;
-	long fd, r = TRY(TTY, KERNEL_CALL(SYS_ioctl, master_fd, TIOCSPTLCK, (long)&locked));
+	long fd, r = TRY(TTY, kernel_ioctl(master_fd, TIOCSPTLCK, (long)&locked, w->secret));
 
 	if (r < 0)
 		return r;
 	fd = TRY(TTY,
-		 KERNEL_CALL(SYS_ioctl, master_fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
+		 kernel_ioctl(master_fd, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC, w->secret));
 	if (fd < 0)
 		return fd;
 	r = TRY(TTY, KERNEL_CALL(SYS_fchown, fd, w->order.request.uid_base, -1));
@@ -153,7 +153,7 @@ void tty_close(struct worker *w, int slave_fd, bool keep_master)
 
 long tty_take(struct child *child)
 {
-	return CHILD_TRY(TTY, KERNEL_CALL(SYS_ioctl, 0, TIOCSCTTY, 0));
+	return CHILD_TRY(TTY, kernel_ioctl(0, TIOCSCTTY, 0, child->worker->secret));
 }
 
 long tty_pass(struct child *child, uint32_t uid)

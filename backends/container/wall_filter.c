@@ -40,7 +40,8 @@ long walls_close_in(struct child *child)
 		return 0;
 	if (walls->head->profile[0])
 		r = profile_set(child, walls->head->profile);
-	if (r < 0 || !walls->head->filter_count)
+	/* A bound worker's child has it by birth. */
+	if (r < 0 || !walls->head->filter_count || child->worker->bound_count)
 		return r;
 	program = (struct sock_fprog){ .len = (unsigned short)walls->head->filter_count,
 				       .filter = (struct sock_filter *)walls->filter };

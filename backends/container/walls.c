@@ -136,24 +136,49 @@ int walls_make(const struct guard_policy *policy, const struct walls_wish *wish,
 struct backend_walls {
 	int sheet_fd;
 	bool bind_programs; /* a filter or a profile, and not only mounts */
+	uint32_t filter_count;
+	struct sock_filter *filter; /* of the sheet; NULL: none */
 };
+
+static int filter_keep(struct backend_walls *walls, const struct walls_head *head)
+{
+	const size_t bytes = head->filter_count * sizeof *walls->filter;
+	const off_t at = (off_t)(sizeof *head + head->mount_count * sizeof(struct walls_mount));
+
+	if (!bytes)
+		return 0;
+	walls->filter = malloc(bytes);
+	if (!walls->filter)
+		return -ENOMEM;
+	walls->filter_count = head->filter_count;
+	return pread(walls->sheet_fd, walls->filter, bytes, at) == (ssize_t)bytes ? 0 : -EIO;
+}
+
+static int walls_look(struct backend_walls *walls)
+{
+	struct walls_head head;
+
+	if (walls->sheet_fd < 0)
+		return 0;
+	if (pread(walls->sheet_fd, &head, sizeof head, 0) != sizeof head)
+		return -EIO;
+	walls->bind_programs = head.filter_count || head.profile[0];
+	return filter_keep(walls, &head);
+}
 
 int backend_walls_new(const struct guard_policy *policy, bool has_lsm, const char *profile,
 		      struct backend_walls **ret)
 {
 	const struct walls_wish wish = { .has_lsm = has_lsm, .profile = *profile ? profile : NULL };
 	auto_free struct backend_walls *walls = calloc(1, sizeof *walls);
-	struct walls_head head;
 	int r = walls ? walls_make(policy, &wish, &walls->sheet_fd) : -ENOMEM;
 
 	if (r < 0)
 		return r;
-	if (walls->sheet_fd >= 0) {
-		if (pread(walls->sheet_fd, &head, sizeof head, 0) != sizeof head) {
-			cleanup_close(&walls->sheet_fd);
-			return -EIO;
-		}
-		walls->bind_programs = head.filter_count || head.profile[0];
+	r = walls_look(walls);
+	if (r < 0) {
+		backend_walls_free(take_ptr(walls));
+		return r;
 	}
 	*ret = take_ptr(walls);
 	return 0;
@@ -164,6 +189,7 @@ void backend_walls_free(struct backend_walls *walls)
 	if (!walls)
 		return;
 	cleanup_close(&walls->sheet_fd);
+	free(walls->filter);
 	free(walls);
 }
 
@@ -180,6 +206,12 @@ bool backend_rule_stands(const struct guard_rule *rule)
 int walls_for_spawn(const struct backend_walls *walls)
 {
 	return walls ? walls->sheet_fd : -1;
+}
+
+uint32_t walls_filter(const struct backend_walls *walls, const struct sock_filter **ret)
+{
+	*ret = walls ? walls->filter : NULL;
+	return walls ? walls->filter_count : 0;
 }
 
 int walls_for_exec(const struct backend_walls *walls)

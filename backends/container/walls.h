@@ -18,7 +18,9 @@ struct worker;
 
 enum {
 	WALLS_MOUNTS_MAX = 1024, /* one for each rule at most */
-	WALLS_FILTER_MAX = 4096, /* BPF_MAXINSNS */
+	/* BPF_MAXINSNS, less what goes before the filter of a worker that is bound. */
+	WALLS_BOUND_MAX = 12,
+	WALLS_FILTER_MAX = 4096 - WALLS_BOUND_MAX,
 	WALLS_TEXT_BYTES_MAX = WALLS_MOUNTS_MAX * 256,
 	WALLS_PROFILE_BYTES_MAX = 128,
 };
@@ -62,6 +64,8 @@ struct walls_wish {
 int walls_make(const struct guard_policy *policy, const struct walls_wish *wish, int *ret_fd);
 /* The sheet for a spawn; for an exec, which needs none for mounts. -1: none, as for NULL. */
 struct backend_walls;
+/* The filter, which lives as long as the walls; 0: there is none. */
+uint32_t walls_filter(const struct backend_walls *walls, const struct sock_filter **ret);
 int walls_for_spawn(const struct backend_walls *walls);
 int walls_for_exec(const struct backend_walls *walls);
 /* How a rule stands by walls alone: enum guard_level. */
@@ -78,3 +82,9 @@ int walls_read(int sheet_fd, char *buffer, struct walls *ret);
 long walls_mount(struct child *child, int root_fd, int sandbox_fd);
 /* wall_filter.c, in the child, after its credentials: what follows is its program. */
 long walls_close_in(struct child *child);
+/* wall_bind.c: the worker takes the filter of its request's sheet on itself. */
+long walls_bind(struct worker *w);
+/* Whether a bound worker may serve this request. */
+bool walls_suit(const struct worker *w);
+/* What it takes on: at most WALLS_FILTER_MAX + WALLS_BOUND_MAX instructions. */
+uint32_t walls_bound_write(const struct walls *walls, uint64_t secret, struct sock_filter *ret);

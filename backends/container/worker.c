@@ -135,7 +135,7 @@ static bool order_walls(struct worker *w)
 	if (!(o->request.flags & LAUNCH_WALLS))
 		return true;
 	if ((o->request.op != LAUNCH_SPAWN && o->request.op != LAUNCH_EXEC &&
-	     o->request.op != LAUNCH_NARROW) ||
+	     o->request.op != LAUNCH_NARROW && o->request.op != LAUNCH_BIND) ||
 	    o->descriptor_count == 0)
 		return false;
 	sheet_fd = o->descriptors[--o->descriptor_count];
@@ -203,6 +203,8 @@ static long order_run(struct worker *w)
 		return program_finish(w);
 	case LAUNCH_NARROW:
 		return sandbox_narrow(w);
+	case LAUNCH_BIND:
+		return walls_bind(w);
 	case LAUNCH_FREEZE:
 		return slot_freeze(w);
 	case LAUNCH_THAW:
@@ -270,7 +272,7 @@ static bool order_serve(struct worker *w)
 	w->attempt.step = LAUNCH_STEP_REQUEST;
 	if ((size_t)bytes < sizeof w->order.request)
 		memset((char *)&w->order.request + bytes, 0, sizeof w->order.request - bytes);
-	r = cut || !order_fits(w, (size_t)bytes) ? -EINVAL : order_run(w);
+	r = cut || !order_fits(w, (size_t)bytes) || !walls_suit(w) ? -EINVAL : order_run(w);
 	for (uint32_t i = 0; i < w->order.descriptor_count; i++)
 		(void)kernel_close(w->order.descriptors[i]); /* the worker keeps none */
 	order_answer(w, r);

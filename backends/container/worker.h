@@ -61,7 +61,9 @@ struct worker {
 	long limits_bytes;		  /* the same */
 	char limits[WORKER_LIMITS_BYTES]; /* its own, as proc has them */
 	char pristine[WORKER_PROOF_BYTES_MAX], proof[WORKER_PROOF_BYTES_MAX];
-	char *pointers[LAUNCH_ARGUMENTS_MAX + 3]; /* two ends, and room for HOME */
+	char *pointers[LAUNCH_ARGUMENTS_MAX + 3];   /* two ends, and room for HOME */
+	uint32_t bound_count;			    /* 0: the worker is not bound to a filter */
+	struct sock_filter bound[WALLS_FILTER_MAX]; /* as the sheet had it */
 	char sheet[WALLS_BYTES_MAX] __attribute__((aligned(8)));
 	char payload[LAUNCH_PAYLOAD_BYTES_MAX] __attribute__((aligned(8)));
 };

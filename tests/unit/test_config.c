@@ -465,7 +465,7 @@ Test(config, few_descriptors_reduce_execs_then_clients_until_they_fit, .init = c
 	struct machine machine = roomy;
 	struct line line;
 
-	for (uint64_t have = 200; have < 10000; have += 7) {
+	for (uint64_t have = 260; have < 10000; have += 7) {
 		two_shards(&line, "");
 		machine.descriptors = have;
 		cr_assert_eq(config_fit(&line.config, &machine), 0, "%lu", have);

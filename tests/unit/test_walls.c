@@ -2,6 +2,9 @@
  * What walls make of policies, without a sandbox: tests/root/launch/test_launch_walls.c has those.
  */
 #include <criterion/criterion.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <sys/syscall.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,4 +121,126 @@ Test(walls, as_many_ioctls_as_a_policy_has_rules_fit_into_a_filter)
 	rules[0].is_audit = true;
 	r = filter_compile(&policy, filter, &count);
 	cr_expect(r == 0 && count == 0, "what is only watched no filter refuses: %d, %u", r, count);
+}
+
+/* ---- a bound worker's filter says what the policy's own says, but to who has the secret ---- */
+
+/* What filters are made of, and nothing else. */
+static uint32_t filter_asks(const struct sock_filter *filter, const struct seccomp_data *data)
+{
+	uint32_t a = 0;
+
+	for (uint32_t at = 0;; at++) {
+		const struct sock_filter *i = &filter[at];
+
+		switch (i->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			memcpy(&a, (const char *)data + i->k, sizeof a);
+			break;
+		case BPF_ALU | BPF_AND | BPF_K:
+			a &= i->k;
+			break;
+		case BPF_JMP | BPF_JA:
+			at += i->k;
+			break;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			at += a == i->k ? i->jt : i->jf;
+			break;
+		case BPF_JMP | BPF_JGT | BPF_K:
+			at += a > i->k ? i->jt : i->jf;
+			break;
+		case BPF_JMP | BPF_JGE | BPF_K:
+			at += a >= i->k ? i->jt : i->jf;
+			break;
+		case BPF_JMP | BPF_JSET | BPF_K:
+			at += a & i->k ? i->jt : i->jf;
+			break;
+		case BPF_RET | BPF_K:
+			return i->k;
+		default:
+			cr_assert_fail("instruction %u: 0x%x", at, i->code);
+		}
+	}
+}
+
+struct two_filters {
+	struct sock_filter alone[WALLS_FILTER_MAX], bound[WALLS_FILTER_MAX + WALLS_BOUND_MAX];
+	uint64_t refused; /* of what was asked */
+};
+
+enum { SECRET_LOW = 0x89abcdef, SECRET_HIGH = 0x01234567 };
+static const uint64_t secret = (uint64_t)SECRET_HIGH << 32 | SECRET_LOW;
+
+static void both_say_the_same(struct two_filters *two, uint32_t arch, int nr, uint64_t first,
+			      uint64_t second)
+{
+	/* The first knows it; the others know one half, none, or have what the registers have. */
+	const uint64_t sixths[] = { secret, SECRET_LOW, secret ^ 1, secret ^ 1ull << 63, 0, ~0ull };
+
+	for (unsigned i = 0; i < sizeof sixths / sizeof *sixths; i++) {
+		const struct seccomp_data data = { .nr = nr,
+						   .arch = arch,
+						   .args = { first, second, 0, 0, 0, sixths[i] } };
+		const bool passes = i == 0 && arch == AUDIT_ARCH_X86_64 &&
+				    (nr == SYS_ioctl || nr == SYS_sched_setscheduler);
+		const uint32_t alone = filter_asks(two->alone, &data);
+
+		two->refused += alone != SECCOMP_RET_ALLOW;
+		cr_expect(filter_asks(two->bound, &data) == (passes ? SECCOMP_RET_ALLOW : alone),
+			  "arch 0x%x call %d 0x%llx 0x%llx sixth %u", arch, nr,
+			  (unsigned long long)first, (unsigned long long)second, i);
+	}
+}
+
+static void all_say_the_same(struct two_filters *two)
+{
+	static const uint32_t arches[] = { AUDIT_ARCH_X86_64, AUDIT_ARCH_I386, AUDIT_ARCH_AARCH64 };
+
+	for (unsigned i = 0; i < sizeof arches / sizeof *arches; i++) {
+		for (int nr = -1; nr < 600; nr++) {
+			both_say_the_same(two, arches[i], nr, 0, 0);
+			both_say_the_same(two, arches[i], nr | 0x40000000, 0, 0);
+		}
+		for (uint64_t family = 0; family < 64; family++) {
+			both_say_the_same(two, arches[i], SYS_socket, family, 0);
+			both_say_the_same(two, arches[i], SYS_socket, family | 1ull << 32, 1);
+			both_say_the_same(two, arches[i], SYS_socketpair, family, 1);
+		}
+	}
+	for (uint64_t command = 0; command < 65536; command++)
+		both_say_the_same(two, AUDIT_ARCH_X86_64, SYS_ioctl, 0, 0xc0200000 | command);
+}
+
+Test(walls, a_bound_filter_says_what_the_policys_own_says)
+{
+	static char buffer[WALLS_BYTES_MAX] __attribute__((aligned(8)));
+	static struct two_filters two;
+	struct policy_table table = { 0 };
+	struct policy_mistake mistake;
+	unsigned filters = 0;
+
+	cr_assert(policies_open(&table, &mistake) == 0);
+	for (unsigned i = 0; i < POLICIES_READY; i++) {
+		struct backend_walls *walls = NULL;
+		struct walls sheet;
+
+		cr_assert(backend_walls_new(&table.ready[i]->guard, false, "", &walls) == 0);
+		if (walls_for_exec(walls) >= 0) {
+			const struct sock_filter *kept;
+
+			cr_assert(walls_read(walls_for_exec(walls), buffer, &sheet) == 0);
+			cr_expect(walls_filter(walls, &kept) == sheet.head->filter_count);
+			cr_expect(!memcmp(kept, sheet.filter,
+					  sheet.head->filter_count * sizeof *kept));
+			memcpy(two.alone, kept, sheet.head->filter_count * sizeof *kept);
+			(void)walls_bound_write(&sheet, secret, two.bound);
+			two.refused = 0;
+			all_say_the_same(&two);
+			cr_expect(two.refused > 0, "%s", table.ready[i]->guard.name);
+			filters++;
+		}
+		backend_walls_free(walls);
+	}
+	cr_expect(filters >= 3);
+	policies_close(&table);
 }

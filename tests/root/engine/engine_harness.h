@@ -40,6 +40,7 @@ struct engine {
 	struct dsec *d;	   /* a connection for claims */
 	pid_t first_pid;   /* of the engine when it was ready */
 	unsigned fd_count; /* its descriptors then, with our connection */
+	unsigned worker_count;
 	struct bpf_object objects[ENGINE_OBJECTS_MAX];
 	unsigned object_count;
 };

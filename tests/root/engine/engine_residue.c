@@ -346,6 +346,12 @@ static bool children_are_workers(const struct engine *e, unsigned *ret_workers)
 	return *ret_workers == count;
 }
 
+/* A crew (crews.h) that was hired since: of each worker a channel and a pidfd, and its sheet. */
+static unsigned more_workers_fds(const struct engine *e, unsigned workers)
+{
+	return workers > e->worker_count ? 3 * (workers - e->worker_count) : 0;
+}
+
 static bool is_idle(struct engine *e, char *why, size_t size)
 {
 	struct dsec_holdings h = holdings_now(e->d);
@@ -363,7 +369,8 @@ static bool is_idle(struct engine *e, char *why, size_t size)
 		(unsigned long long)h.launchers, members, workers,
 		only_workers ? "" : " and others", fds, e->fd_count);
 	return h.size && holdings_are_none(&h) && !h.slots_rebuilding && h.slots == h.slots_free &&
-	       h.launchers == workers && !members && only_workers && fds <= e->fd_count;
+	       h.launchers == workers && !members && only_workers &&
+	       fds <= e->fd_count + more_workers_fds(e, workers);
 }
 
 void engine_expect_idle(struct engine *e)
@@ -382,4 +389,5 @@ void engine_baseline(struct engine *e)
 {
 	objects_read(e);
 	e->fd_count = process_fd_count(engine_pid(e));
+	(void)children_are_workers(e, &e->worker_count);
 }

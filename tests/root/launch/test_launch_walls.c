@@ -330,6 +330,67 @@ static double spawn_us(struct harness *h, int sheet)
 	       SPAWNS;
 }
 
+static struct launch_reply bind_ask(struct harness *h, unsigned worker, int sheet_fd)
+{
+	struct launch_request request = harness_request(h, LAUNCH_BIND, 0);
+	const struct parcel parcel = { .fds = &sheet_fd, .fd_count = 1 };
+
+	request.flags = LAUNCH_WALLS;
+	return harness_ask(h, worker, &request, &parcel);
+}
+
+static bool bound_probe(struct harness *h, const struct box *box, const char *what)
+{
+	const char *const argv[] = { "/bin/probe", what, NULL };
+
+	return harness_exec(h, box, argv, &(struct exec_options){ .worker = 1 }, NULL) == 0;
+}
+
+/* Whose program has it without being given it; SCHED_IDLE is set in spite of it. */
+static void what_a_bound_worker_starts_has_its_filter(struct harness *h)
+{
+	const struct exec_options idle = { .worker = 1, .flags = LAUNCH_SCHED_IDLE };
+	const char *const argv[] = { "/bin/probe", "walls-families", NULL };
+	struct box box;
+
+	h->walls_fd = SHEET(call_rules);
+	box = box_start(h, 0, LAUNCH_REBUILD);
+	expect(bind_ask(h, 1, h->walls_fd).error == 0);
+	expect(bound_probe(h, &box, "walls-families"));
+	expect(bound_probe(h, &box, "walls-processes"));
+	expect(harness_exec(h, &box, argv, &idle, NULL) == 0);
+	box_end(h, &box);
+	(void)close(h->walls_fd); /* of this test */
+}
+
+static void a_bound_worker_serves_its_filter_alone(struct harness *h)
+{
+	const int calls = SHEET(call_rules), files = SHEET(file_rules), list = SHEET(list_rules);
+	const int others[] = { files, list };
+	struct box box = box_start(h, 0, LAUNCH_REBUILD);
+
+	expect(bind_ask(h, 1, files).error == EINVAL); /* there is no filter in it */
+	expect(bind_ask(h, 1, calls).error == 0);
+	expect(bind_ask(h, 1, calls).error == EINVAL);
+	for (uint32_t op = 0; op <= LAUNCH_OP_COUNT; op++) {
+		struct launch_request request = harness_request(h, op, 1);
+
+		request.flags = 0;
+		expect(harness_ask(h, 1, &request, NULL).error == EINVAL);
+	}
+	for (unsigned i = 0; i < COUNT(others); i++) {
+		struct launch_request request = harness_request(h, LAUNCH_SPAWN, 1);
+		const struct parcel parcel = { .fds = &others[i], .fd_count = 1 };
+
+		request.flags = LAUNCH_WALLS | LAUNCH_REBUILD;
+		expect(harness_ask(h, 1, &request, &parcel).error == EINVAL);
+	}
+	box_end(h, &box);
+	(void)close(calls); /* of this test, as the others */
+	(void)close(files);
+	(void)close(list);
+}
+
 /* Figures, no judgement: the best of some rounds each, in turn. */
 static void what_walls_cost(struct harness *h)
 {
@@ -390,6 +451,8 @@ static const struct harness_test tests[] = {
 	TEST(walls_leave_a_root_untouched, ),
 	TEST(an_unknown_profile_fails_the_spawn_and_leaves_nothing, ),
 	TEST(a_sheet_that_does_not_fit_is_refused, ),
+	TEST(what_a_bound_worker_starts_has_its_filter, .workers = 2),
+	TEST(a_bound_worker_serves_its_filter_alone, .workers = 2),
 	TEST(what_walls_cost, ),
 };
 
