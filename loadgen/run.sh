@@ -358,7 +358,7 @@ open_loop() {
 storms_run() {
 	local setting
 
-	say "storms: a neighbour's commands, 25 a second, alone and beside: $(uname -r), $(nproc) CPUs"
+	say "storms: a neighbour's commands, 50 a second, alone and beside: $(uname -r), $(nproc) CPUs"
 	: >"$run/storms.json"
 	for setting in default sched-idle; do
 		echo "-- the storming sandbox: $setting"
@@ -366,7 +366,7 @@ storms_run() {
 		# shellcheck disable=SC2046 # an option, or none
 		timeout --foreground -k 10 900 "$build/loadgen/dsec-storms" \
 			--program "$build/loadgen/dsec-storm" --image "$image" --pids 64 \
-			--memory 256 --rate 25 --rounds "$storm_rounds" --name "$setting" \
+			--memory 256 --rate 50 --rounds "$storm_rounds" --name "$setting" \
 			--json "$run/storms.json" \
 			$([[ $setting == default ]] || echo "--$setting") ||
 			fail "storms, $setting"
