@@ -80,7 +80,7 @@ struct status function_check(const struct request *request, uint32_t unenforced,
 		return wish_invalid("user", r, WIRE_USER_RULE);
 	r = wire_string(w, wish->image, ret_image, IMAGE_NAMES_MAX);
 	if (r < 0 || !*ret_image)
-		return wish_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
+		return wish_invalid("image", r < 0 ? r : -EINVAL, IMAGE_NAMES_RULE);
 	r = wire_string(w, wish->policy, ret_policy, GUARD_POLICY_NAME_MAX + 1);
 	if (r < 0)
 		return wish_invalid("policy", r, "a name, at most 63 bytes");

@@ -36,6 +36,8 @@ enum {
 	IMAGE_NAMES_MAX = 1024, /* of a sandbox's image: one name, or several joined by + */
 };
 
+#define IMAGE_NAMES_RULE "a name, or several joined by +; at most 1023 bytes"
+
 /* Which file it was: another one of the same name is another image. */
 struct image_file {
 	uint64_t device, inode, bytes, changed_ns, written_ns;

@@ -93,7 +93,7 @@ struct status create_check(struct creation *creation)
 		return create_invalid("reserved", -EINVAL, NULL);
 	r = wire_string(w, c->image, creation->image.name, sizeof creation->image.name);
 	if (r < 0 || !*creation->image.name)
-		return create_invalid("image", r < 0 ? r : -EINVAL, "a name is needed");
+		return create_invalid("image", r < 0 ? r : -EINVAL, IMAGE_NAMES_RULE);
 	if (!tenant_reads_image(request->tenant, creation->part->shard->node, creation->image.name))
 		return image_status("create", -ENOENT);
 	r = wire_hostname(w, c->hostname, creation->hostname, sizeof creation->hostname);

@@ -233,6 +233,8 @@ class LinesTest(EngineFixture):
         for words, said in (
             (("create", "nonesuch"),
              r"create absent: no such image.* at [\w.]+ .*\[caller\]; dsec image ls shows images"),
+            (("create", "x" * 1500),
+             r"create invalid: a name, or several .* 1023 bytes at create\.image \(File name too long\) .*"),
             (("create", "small", "--hostname", "a b"),
              r"create invalid: letters, .* at create\.hostname \(Invalid argument\) \[caller\]"),
             (("create", "small", "--user", "1000:x"), r"create invalid: a name, or .* at create\.user .*"),
