@@ -162,8 +162,8 @@ static void rule_show(const struct dsec_news *news)
 static void violation_show(const struct dsec_news *news)
 {
 	if (news->topic == DSEC_TOPIC_ANOMALY)
-		(void)printf(" %s:", anomaly_name(news->anomaly));
-	(void)printf(" %s %" PRIu64 " times", hook_name(news->hook), news->count);
+		(void)printf("%s: ", anomaly_name(news->anomaly));
+	(void)printf("%s %" PRIu64 " times", hook_name(news->hook), news->count);
 	if (news->text.bytes) {
 		(void)fputc(' ', stdout);
 		value_write(stdout, news->text);
@@ -175,29 +175,48 @@ static void violation_show(const struct dsec_news *news)
 	}
 }
 
+/* Between two parts of the last column, of which any may be the first. */
+static void part_begin(bool *told)
+{
+	if (*told)
+		(void)fputc(' ', stdout);
+	*told = true;
+}
+
 /* What an event says beside its name. */
 static void detail_show(const struct dsec_news *news)
 {
-	if (news->exec)
+	bool told = false;
+
+	if (news->exec) {
+		part_begin(&told);
 		(void)printf("exec %" PRIu64, news->exec);
-	if (news->topic >= DSEC_TOPIC_VIOLATION)
+	}
+	if (news->topic >= DSEC_TOPIC_VIOLATION) {
+		part_begin(&told);
 		violation_show(news);
-	if (news->topic == DSEC_TOPIC_CREATING || is_of_image(news))
+	}
+	if (news->topic == DSEC_TOPIC_CREATING || is_of_image(news)) {
+		part_begin(&told);
 		value_write(stdout, news->image);
-	else if (news->topic == DSEC_TOPIC_PHASE)
+	} else if (news->topic == DSEC_TOPIC_PHASE) {
+		part_begin(&told);
 		(void)printf("%.*s, version %" PRIu64, (int)news->phase.bytes,
 			     (const char *)news->phase.data, news->phase_version);
-	else if (news->cause)
+	} else if (news->cause) {
+		part_begin(&told);
 		(void)fputs(cause_name(news->cause), stdout);
+	}
 	if (news->topic == DSEC_TOPIC_EXEC_ENDED) {
-		(void)printf(" %s", reason_name(news->reason));
+		part_begin(&told);
+		(void)fputs(reason_name(news->reason), stdout);
 		if (has_code(news))
 			(void)printf(" %d", news->exit_code);
 		else if (news->signal)
 			(void)printf(" %d", news->signal);
 	}
 	for (uint32_t at = 0; at < news->label_count; at++) {
-		(void)fputc(' ', stdout);
+		part_begin(&told);
 		value_write(stdout, news->labels[at].key);
 		(void)fputc('=', stdout);
 		value_write(stdout, news->labels[at].value);

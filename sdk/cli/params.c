@@ -345,7 +345,7 @@ static int amount_set(const struct param *p, const char *option, const char *tex
 		return value_refuse(p, option, text, options);
 	if (r < 0 || (p->max && (amount < p->min || amount > p->max))) {
 		amount_print(p, p->min, min);
-		amount_print(p, p->max, max);
+		amount_print(p, p->max ? p->max : UINT64_MAX, max);
 		(void)snprintf(what, sizeof(what), "'%.40s' is not from %s to %s", text, min,
 			       max); /* cut */
 		return complain(options, option, what);

@@ -153,12 +153,23 @@ static const char *unsupported_hint(const struct dsec_status *status)
 		       "see dsecd --check; --allow-degraded does without limits this host lacks";
 }
 
+/* By what there is too much of: the images' disk is not freed by the end of a sandbox. */
+static const char *refused_hint(const struct dsec_status *status)
+{
+	static const char *const images[] = { "image.", "import.", "compose.",
+					      "pull.",	"pack.",   NULL };
+
+	return status->error == ENOSPC && step_is(status->step, images) ?
+		       "dsec image rm, then dsec image gc, make room" :
+		       "ask again later, or destroy what is not needed (dsec ps, dsec rm)";
+}
+
 /* What the user can do about it; NULL: nothing more to say. */
 static const char *status_hint(const struct dsec_status *status)
 {
 	switch (status->code) {
 	case DSEC_REFUSED:
-		return "ask again later, or destroy what is not needed (dsec ps, dsec rm)";
+		return refused_hint(status);
 	case DSEC_UNSUPPORTED:
 		return unsupported_hint(status);
 	case DSEC_ABSENT:

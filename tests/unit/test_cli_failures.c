@@ -1,5 +1,6 @@
 /* The program `dsec` where something is wrong: its descriptors, the engine or what is asked. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <poll.h>
@@ -230,6 +231,27 @@ Test(cli_failures, what_the_engine_refuses_is_one_json_object_with_its_status)
 	cr_assert_str_eq(text_of(json, "status"), "absent");
 	cr_assert_str_eq(text_of(json, "blame"), "caller");
 	json_decref(json);
+}
+
+Test(cli_failures, what_makes_room_is_told_by_what_is_full)
+{
+	static const struct {
+		struct dsec_wire_status status;
+		const char *said;
+	} cases[] = {
+		{ { .code = DSEC_REFUSED, .error = ENOSPC, .step = "import.tree" },
+		  "dsec image gc" },
+		{ { .code = DSEC_REFUSED, .error = ENOSPC, .step = "create.slot" }, "dsec rm" },
+		{ { .code = DSEC_REFUSED, .error = EBUSY, .step = "image.jobs" },
+		  "ask again later" },
+	};
+
+	for (size_t at = 0; at < sizeof(cases) / sizeof(cases[0]); at++) {
+		struct script script = { .status = cases[at].status };
+		struct ran ran = cli_run(&script, "", "exec name:web -- prog");
+
+		cr_assert_not_null(strstr(ran.err, cases[at].said), "%s", ran.err);
+	}
 }
 
 Test(cli_failures, a_command_line_that_makes_no_sense_is_a_json_object_too)

@@ -132,19 +132,22 @@ Test(cli_params, what_is_wrong_is_refused_and_never_clamped)
 Test(cli_params, what_is_out_of_range_is_told_the_range)
 {
 	static const struct {
+		enum verb verb;
 		const char *text, *problem;
 	} cases[] = {
-		{ "--disk 4K x -- y", "--disk: '4K' is not from 1M to 64T" },
-		{ "--pids 0 x -- y", "--pids: '0' is not from 1 to 4194304" },
-		{ "--timeout 25h x -- y", "--timeout: '25h' is not from 1ms to 1d" },
-		{ "--output-max 5M x -- y", "--output-max: '5M' is not from 1 to 4M" },
-		{ "--ttl 1ms x -- y", "--ttl: '1ms' is not from 1s to 30d" },
-		{ "--memory 99999999999999999999 x -- y",
+		{ VERB_RUN, "--disk 4K x -- y", "--disk: '4K' is not from 1M to 64T" },
+		{ VERB_RUN, "--pids 0 x -- y", "--pids: '0' is not from 1 to 4194304" },
+		{ VERB_RUN, "--timeout 25h x -- y", "--timeout: '25h' is not from 1ms to 1d" },
+		{ VERB_RUN, "--output-max 5M x -- y", "--output-max: '5M' is not from 1 to 4M" },
+		{ VERB_RUN, "--ttl 1ms x -- y", "--ttl: '1ms' is not from 1s to 30d" },
+		{ VERB_RUN, "--memory 99999999999999999999 x -- y",
 		  "--memory: '99999999999999999999' is not from 1M to 64T" },
+		{ VERB_ATTACH, "--from 99999999999999999999 x 1",
+		  "--from: '99999999999999999999' is not from 0 to 18446744073709551615" },
 	};
 
 	for (size_t at = 0; at < sizeof(cases) / sizeof(cases[0]); at++) {
-		struct line *line = parse(VERB_RUN, cases[at].text);
+		struct line *line = parse(cases[at].verb, cases[at].text);
 
 		cr_assert_str_eq(line->options.problem, cases[at].problem);
 		line_free(line);

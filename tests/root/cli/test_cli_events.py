@@ -51,6 +51,8 @@ class EventsTest(EngineFixture):
         self.assertRegex(lines[0], "^TIME +SEQ +ID +EVENT +WHAT$")
         self.assertRegex(lines[1], rf"^20.*Z \d+ +{first} creating +small task=7$")
         self.assertRegex(lines[4], r"exec-ended +exec 1 exit 0 task=7$")
+        place = lines[0].index("WHAT")
+        self.assertEqual([line[place - 1:place + 1].isspace() for line in lines], [False] * len(lines))
         self.assertIn(other, {e["sandbox"] for e in self.events()})
         # Of another engine: it says so, and begins with its first.
         told = self.events("--from", "1.1", other)
