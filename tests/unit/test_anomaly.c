@@ -104,6 +104,53 @@ Test(anomaly, a_note_does_not_taint_and_what_is_off_is_not_raised)
 	cr_expect_eq(anomaly_judge(&state, &rules, &v, 1000), 0);
 }
 
+Test(anomaly, each_hook_counts_for_its_rule_up_to_its_limit)
+{
+	static const struct {
+		uint16_t hook;
+		enum dsec_anomaly which;
+		uint32_t limit;
+		bool taints;
+	} cases[] = {
+		{ POLICY_HOOK_IOCTL, DSEC_ANOMALY_DANGEROUS_IOCTL, 1, true },
+		{ POLICY_HOOK_PTRACE, DSEC_ANOMALY_OUTSIDE_PTRACE, 1, true },
+		{ POLICY_HOOK_SIGNAL, DSEC_ANOMALY_OUTSIDE_SIGNAL, 8, false },
+		{ POLICY_HOOK_STAT, DSEC_ANOMALY_HUNTING, 3, true },
+		{ POLICY_HOOK_EXECUTE, DSEC_ANOMALY_HUNTING, 3, true },
+		{ POLICY_HOOK_UNIX_SEND, DSEC_ANOMALY_SOCKET_PROBING, 3, true },
+		{ POLICY_HOOK_CREATE, DSEC_ANOMALY_PROTECTED_WRITE, 1, true },
+		{ POLICY_HOOK_REMOVE, DSEC_ANOMALY_PROTECTED_WRITE, 1, true },
+		{ POLICY_HOOK_LINK, DSEC_ANOMALY_PROTECTED_WRITE, 1, true },
+		{ POLICY_HOOK_TRUNCATE, DSEC_ANOMALY_PROTECTED_WRITE, 1, true },
+		{ POLICY_HOOK_METADATA, DSEC_ANOMALY_PROTECTED_WRITE, 1, true },
+		{ POLICY_HOOK_MOUNT, DSEC_ANOMALY_PROTECTED_WRITE, 1, true },
+	};
+
+	for (size_t at = 0; at < sizeof(cases) / sizeof(cases[0]); at++) {
+		const struct policy_violation v = seen(cases[at].hook, 0);
+		const uint32_t bit = 1u << cases[at].which;
+		struct anomaly_state state = { 0 };
+
+		if (cases[at].limit > 1)
+			cr_expect_eq(judge(&state, &v, cases[at].limit - 1), 0, "row %zu", at);
+		cr_expect_eq(judge(&state, &v, 1), bit, "row %zu", at);
+		cr_expect_eq(anomaly_taints(&anomaly_defaults, bit), cases[at].taints ? bit : 0,
+			     "row %zu", at);
+	}
+}
+
+Test(anomaly, what_honest_programs_try_counts_for_nothing)
+{
+	static const uint16_t hooks[] = { POLICY_HOOK_IOCTL_OTHER, POLICY_HOOK_MOUNT_CALL };
+
+	for (size_t at = 0; at < sizeof(hooks) / sizeof(hooks[0]); at++) {
+		const struct policy_violation v = seen(hooks[at], 0);
+		struct anomaly_state state = { 0 };
+
+		cr_expect_eq(judge(&state, &v, 1000), 0, "hook %u", hooks[at]);
+	}
+}
+
 Test(anomaly, a_write_to_what_is_judged_is_tampering_and_one_beside_it_is_not)
 {
 	const uint32_t tamper = 1u << DSEC_ANOMALY_VERIFY_TAMPER;
