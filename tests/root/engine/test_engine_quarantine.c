@@ -187,7 +187,7 @@ static void stopping_does_not_wait_for_what_cannot_be_ended(struct engine *e)
 {
 	static const char *const arguments[] = { "--sandboxes-max", "16", "--shards", "2",
 						 "--stop-timeout",  "10", NULL };
-	struct engine_options options = { .arguments = arguments, .instance = "test-undead" };
+	struct engine_options options = { .arguments = arguments };
 	struct engine other = { 0 };
 	double begun_ms;
 	pid_t pid;
@@ -212,6 +212,7 @@ static void stopping_does_not_wait_for_what_cannot_be_ended(struct engine *e)
 	/* The next engine of that instance finds what was left. */
 	struct engine next = { 0 };
 
+	options.instance = other.instance;
 	if (expect(engine_start(&next, &options)))
 		engine_end(&next);
 }
