@@ -1,6 +1,6 @@
 /*
  * Probes of the kernel itself: its version, what root may do, processes, memory files, seccomp,
- * Landlock, AppArmor, virtual machines. Called by check.c, each in a process of its own.
+ * AppArmor, virtual machines. Called by check.c, each in a process of its own.
  */
 #include "engine/check/check.h"
 
@@ -32,9 +32,6 @@
 #define MFD_NOEXEC_SEAL 0x0008U
 #define MFD_EXEC	0x0010U
 #endif
-
-/* landlock_create_ruleset(NULL, 0, this) is the ABI's version. */
-#define LANDLOCK_VERSION 1U
 
 static void kernel_probe(const struct check_context *context, struct check_result *result)
 {
@@ -193,19 +190,6 @@ static void seccomp_probe(const struct check_context *context, struct check_resu
 		check_ok(result, "a filter refuses what it lists");
 }
 
-static void landlock_probe(const struct check_context *context, struct check_result *result)
-{
-	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION);
-
-	(void)context;
-	if (abi < 0)
-		check_failed(result, "landlock_create_ruleset");
-	else if (abi < 6)
-		check_degraded(result, "ABI %ld: no scopes for abstract names and signals", abi);
-	else
-		check_ok(result, "ABI %ld", abi);
-}
-
 static void apparmor_probe(const struct check_context *context, struct check_result *result)
 {
 	char enabled[8] = "";
@@ -259,8 +243,6 @@ const struct check_probe check_kernel_probes[] = {
 	  "sysctl -w vm.memfd_noexec=0" },
 	{ "seccomp", true, 0, seccomp_probe, "system calls of sandboxes cannot be refused",
 	  "use a kernel with CONFIG_SECCOMP_FILTER" },
-	{ "landlock", false, 0, landlock_probe, "rules that only Landlock can enforce are refused",
-	  "use a kernel with CONFIG_SECURITY_LANDLOCK, and landlock in lsm=" },
 	{ "apparmor", false, 0, apparmor_probe, "the second wall behind BPF is absent",
 	  "boot with apparmor=1 and apparmor in lsm=; mount securityfs; install apparmor" },
 	{ "kvm", false, 0, kvm_probe, "microvm and fullvm sandboxes run by slow emulation",
