@@ -9,6 +9,9 @@
 #include "backends/store/report.h"
 #include "backends/store/tree.h"
 
+/* What IMPORT_RESULT is called until it is whole. */
+#define VERB_UNFINISHED "unfinished"
+
 struct store_job {
 	struct report report;
 	uint64_t bytes_max; /* contents of what is made */

@@ -14,8 +14,6 @@
 #include "backends/store/verb.h"
 #include "engine/base/cleanup.h"
 
-#define UNFINISHED "unfinished"
-
 struct parts {
 	uint8_t manifests[IMAGE_MANIFESTS_MAX][DIGEST_BYTES];
 	uint32_t count;
@@ -52,7 +50,7 @@ int verb_result_make(struct store_job *job, const struct store *store,
 		     const uint8_t (*manifests)[DIGEST_BYTES], uint32_t count)
 {
 	auto_free struct image_record *record = calloc(1, sizeof *record);
-	auto_close int fd = openat(IMAGE_FD_SCRATCH, UNFINISHED,
+	auto_close int fd = openat(IMAGE_FD_SCRATCH, VERB_UNFINISHED,
 				   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	int r = !record ? -ENOMEM : fd < 0 ? -errno : 0;
 
@@ -62,8 +60,9 @@ int verb_result_make(struct store_job *job, const struct store *store,
 		return report_fail(&job->report, -r, job->texts[0],
 				   r == -ENOENT ? "the store lacks a part: verify names it" :
 						  "the store is damaged: verify names where");
-	if (r >= 0 && (fchmod(fd, 0644) < 0 || fsync(fd) < 0 ||
-		       renameat(IMAGE_FD_SCRATCH, UNFINISHED, IMAGE_FD_SCRATCH, IMPORT_RESULT) < 0))
+	if (r >= 0 &&
+	    (fchmod(fd, 0644) < 0 || fsync(fd) < 0 ||
+	     renameat(IMAGE_FD_SCRATCH, VERB_UNFINISHED, IMAGE_FD_SCRATCH, IMPORT_RESULT) < 0))
 		r = -errno;
 	if (r < 0)
 		return r;

@@ -340,7 +340,7 @@ static int image_compose(struct packing *p, struct store *store)
 		calloc(p->wish.base_count + 1u, sizeof *manifests);
 	auto_free struct image_record *record = calloc(1, sizeof *record);
 	uint32_t count = p->job->flags & IMAGE_LAYER ? 0 : p->kept;
-	auto_close int fd = openat(IMAGE_FD_SCRATCH, IMPORT_RESULT,
+	auto_close int fd = openat(IMAGE_FD_SCRATCH, VERB_UNFINISHED,
 				   O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	int r;
 
@@ -357,7 +357,10 @@ static int image_compose(struct packing *p, struct store *store)
 	if (r < 0)
 		return base_failed(p, r);
 	memcpy(p->job->report.frame.digest, record->digest, sizeof record->digest);
-	return fsync(fd) < 0 ? -errno : 0;
+	return fsync(fd) < 0 || renameat(IMAGE_FD_SCRATCH, VERB_UNFINISHED, IMAGE_FD_SCRATCH,
+					 IMPORT_RESULT) < 0 ?
+		       -errno :
+		       0;
 }
 
 static int report_write(struct packing *p)
