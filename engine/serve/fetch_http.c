@@ -41,6 +41,7 @@ struct get {
 	bool is_judged, is_over; /* over: no attempt helps */
 	int error;
 	char why[FETCH_WHY_BYTES];
+	char words[CURL_ERROR_SIZE]; /* libcurl's: it names what is wrong with a certificate */
 };
 
 static uint64_t now_ns(void)
@@ -114,7 +115,9 @@ static void answer_judge(struct get *get)
 
 	get->is_judged = true;
 	(void)curl_easy_getinfo(get->http->easy, CURLINFO_RESPONSE_CODE, &status);
-	if (status == 206) {
+	if (status / 100 == 2 && answer_is_encoded(get->http->easy)) {
+		get_fail(get, -EIO, "the server sends it in an encoding that was not asked for");
+	} else if (status == 206) {
 		if (answer_range(get->http->easy, get->offset, get->ask->bytes - get->offset,
 				 &get->promised, &size) < 0)
 			get_fail(get, -EIO, "the server sends another range than was asked for");
@@ -218,6 +221,7 @@ static int attempt_begin(struct get *get)
 	get->head_bytes = get->words_bytes = 0;
 	get->is_judged = false;
 	get->error = 0;
+	*get->words = 0;
 	return curl_easy_setopt(easy, CURLOPT_URL, url) ||
 			       curl_easy_setopt(easy, CURLOPT_RANGE, range) ||
 			       curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, head_came) ||
@@ -226,6 +230,7 @@ static int attempt_begin(struct get *get)
 			       curl_easy_setopt(easy, CURLOPT_WRITEDATA, get) ||
 			       curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, time_passed) ||
 			       curl_easy_setopt(easy, CURLOPT_XFERINFODATA, get) ||
+			       curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, get->words) ||
 			       curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L) ?
 		       -ENOMEM :
 		       0;
@@ -250,8 +255,10 @@ static int attempt(struct get *get)
 		return piece_give(get);
 	get->error = code ? answer_code_error(code) : -ECONNRESET;
 	get->is_over = get->error == -EKEYREJECTED;
-	(void)snprintf(get->why, sizeof get->why, "%s",
-		       code ? curl_easy_strerror(code) : "the connection was cut");
+	(void)snprintf(get->why, sizeof get->why, "%.79s",
+		       !code	   ? "the connection was cut" :
+		       *get->words ? get->words :
+				     curl_easy_strerror(code));
 	return get->error;
 }
 
@@ -283,6 +290,7 @@ int fetch_http_get(struct fetch_http *http, const struct fetch_ask *ask,
 			(void)poll(NULL, 0, BACKOFF_MS << tries); /* a pause */
 	}
 	free(get.piece);
+	(void)curl_easy_setopt(http->easy, CURLOPT_ERRORBUFFER, NULL); /* it is of this answer */
 	(void)snprintf(ret_why, FETCH_WHY_BYTES, "%s", get.why);
 	return r;
 }

@@ -88,6 +88,15 @@ int answer_range(CURL *easy, uint64_t offset, uint64_t bytes, uint64_t *ret_prom
 	return 0;
 }
 
+bool answer_is_encoded(CURL *easy)
+{
+	struct curl_header *header;
+	CURLHcode none = curl_easy_header(easy, "Content-Encoding", 0, CURLH_HEADER, -1, &header);
+
+	return none != CURLHE_MISSING && none != CURLHE_NOHEADERS &&
+	       (none || header->amount != 1 || strcasecmp(header->value, "identity") != 0);
+}
+
 /* ---- asking ---- */
 
 /* Certificates were read before: reading them takes tens of milliseconds. */

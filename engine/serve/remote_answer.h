@@ -6,6 +6,7 @@
 
 #include <curl/curl.h>
 #include <openssl/types.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { ANSWER_ADDRESS_BYTES_MAX = 1024, ANSWER_HEAD_BYTES_MAX = 64 << 10 };
@@ -19,6 +20,8 @@ int answer_code_error(CURLcode code);
  */
 int answer_range(CURL *easy, uint64_t offset, uint64_t bytes, uint64_t *ret_promised,
 		 uint64_t *ret_size);
+/* Packed, which nobody asked for: its bytes are not those of the range that it says. */
+bool answer_is_encoded(CURL *easy);
 
 /* A handle to ask with. Both stay the caller's; authorities NULL: no TLS. -ENOMEM, -ENOTSUP. */
 int answer_easy_new(struct curl_slist *headers, X509_STORE *authorities, CURL **ret);

@@ -69,7 +69,9 @@ static void answer_judge(struct flight *flight)
 
 	flight->is_judged = true;
 	(void)curl_easy_getinfo(flight->easy, CURLINFO_RESPONSE_CODE, &status);
-	if (status == 206) {
+	if (status / 100 == 2 && answer_is_encoded(flight->easy)) {
+		flight->error = -EIO;
+	} else if (status == 206) {
 		flight->error = range_judge(flight);
 	} else if (status == 200) {
 		/* All of it comes: so much of a small blob is bearable. */

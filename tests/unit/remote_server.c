@@ -117,6 +117,14 @@ static void head_without_end(int fd)
 			;
 }
 
+static void hints_without_end(int fd)
+{
+	static const char hint[] = "HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n";
+
+	while (send_all(fd, hint, sizeof hint - 1))
+		;
+}
+
 static void hang_up(int fd)
 {
 	const struct linger linger = { 1, 0 };
@@ -133,6 +141,8 @@ static bool range_answer(int fd, enum lie lie, const struct request *request)
 
 	if (range[1] >= SERVER_BLOB_BYTES)
 		range[1] = SERVER_BLOB_BYTES - 1;
+	if (lie == LIE_LARGER)
+		range[2]++;
 	if (lie == LIE_OTHER_RANGE) {
 		range[0] += 4096;
 		range[1] += 4096;
@@ -162,6 +172,14 @@ static bool answer(int fd, const struct request *request)
 			       SERVER_BLOB_BYTES);
 		return send_all(fd, head, strlen(head)) &&
 		       body_send(fd, LIE_WHOLE, 0, SERVER_BLOB_BYTES);
+	case LIE_SMALLER:
+		return words_send(fd, "200 OK", "");
+	case LIE_UNKNOWN:
+		(void)send_all(fd, "HTTP/1.1 200 OK\r\n\r\nwords", 24);
+		return false;
+	case LIE_PACKED:
+		return words_send(fd, "206 Partial Content",
+				  "Content-Encoding: gzip\r\nContent-Range: bytes 0-4/5\r\n");
 	case LIE_NO_RANGE:
 		return words_send(fd, "206 Partial Content", "");
 	case LIE_TWO_RANGES:
@@ -182,6 +200,9 @@ static bool answer(int fd, const struct request *request)
 		return false;
 	case LIE_HEAD:
 		head_without_end(fd);
+		return false;
+	case LIE_HINTS:
+		hints_without_end(fd);
 		return false;
 	case LIE_MISSING:
 		return words_send(fd, "404 Not Found", "");

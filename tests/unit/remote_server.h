@@ -21,12 +21,17 @@ enum lie {
 	LIE_DRIP, /* a byte now and then */
 	LIE_GARBAGE,
 	LIE_RESET,
-	LIE_HEAD, /* headers without end */
+	LIE_HEAD,  /* headers without end */
+	LIE_HINTS, /* answers that are none yet, without end */
 	LIE_MISSING,
 	LIE_FORBIDDEN,
 	LIE_BUSY,
 	LIE_REDIRECT, /* to a folder of its own that is called away */
 	LIE_PAST,     /* 416 */
+	LIE_PACKED,   /* in an encoding that was not asked for */
+	LIE_UNKNOWN,  /* 200 that does not say how long it is */
+	LIE_LARGER,   /* of a blob that is larger */
+	LIE_SMALLER,  /* 200 of a smaller one */
 	LIES,
 };
 

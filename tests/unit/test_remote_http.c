@@ -81,7 +81,8 @@ Test(remote_http, lies_are_errors_of_their_kind)
 		{ LIE_NO_RANGE, -EIO },	   { LIE_TWO_RANGES, -EIO },   { LIE_CUT, -EIO },
 		{ LIE_MORE, -EIO },	   { LIE_GARBAGE, -EIO },      { LIE_RESET, -ECONNRESET },
 		{ LIE_HEAD, -EIO },	   { LIE_MISSING, -ENOENT },   { LIE_FORBIDDEN, -EACCES },
-		{ LIE_BUSY, -EBUSY },	   { LIE_REDIRECT, -EIO },
+		{ LIE_BUSY, -EBUSY },	   { LIE_REDIRECT, -EIO },     { LIE_PACKED, -EIO },
+		{ LIE_HINTS, -EIO },
 	};
 	struct visit *visit = visit_new(0);
 
