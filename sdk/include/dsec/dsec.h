@@ -122,7 +122,7 @@ struct dsec_open_opts {
 	uint64_t arena_bytes;  /* shared memory for payloads and results; 0: the engine's default */
 	uint32_t requests_max; /* entries of a submission ring; 0: the engine's default */
 	uint32_t spin_us; /* before sleeping, with more than one CPU; 0: 5; UINT32_MAX: never */
-	/* How long to try when the engine went; 0: 10 s; UINT32_MAX: never. Not for private: */
+	/* How long to try when the engine went; 0: 30 s; UINT32_MAX: never. Not for private: */
 	uint32_t reconnect_ms;
 	uint32_t connect_ms; /* how long an engine may take to answer dsec_open(); 0: 10 s */
 	/*

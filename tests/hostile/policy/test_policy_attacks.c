@@ -29,7 +29,7 @@ static void teardown(void)
 	place_remove(&place);
 }
 
-TestSuite(policy_attacks, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(policy_attacks, .init = setup, .fini = teardown, .timeout = 240);
 
 static int attack_run(const void *with)
 {

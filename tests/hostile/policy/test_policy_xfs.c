@@ -20,7 +20,7 @@ static void teardown(void)
 	place_remove(&place);
 }
 
-TestSuite(policy_xfs, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(policy_xfs, .init = setup, .fini = teardown, .timeout = 240);
 
 Test(policy_xfs, files_are_intact_behind_the_filter_and_swapped_without)
 {

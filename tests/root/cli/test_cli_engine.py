@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BUILD = Path(os.environ["DSEC_BUILD"])
 DSEC, DSECD = BUILD / "sdk/dsec", BUILD / "engine/dsecd"
-READY_S, STOP_S, RUN_S = 30, 30, 60
+READY_S, STOP_S, RUN_S = 120, 120, 240
 PROGRAM = "/program"
 
 
@@ -30,7 +30,7 @@ def cgroup_mount():
     raise unittest.SkipTest("no cgroup2 is mounted here")
 
 
-def eventually(what, seconds=10):
+def eventually(what, seconds=60):
     """Something that ends by itself: asked again until it holds, or too much time went by."""
     end = time.monotonic() + seconds
     while not what():

@@ -65,12 +65,12 @@ class EventsTest(EngineFixture):
         read, write = os.pipe()
         os.close(read)
         ran = subprocess.run([DSEC, "-H", self.address, "events"], stdout=write,
-                             stderr=subprocess.PIPE, timeout=30)
+                             stderr=subprocess.PIPE, timeout=240)
         os.close(write)
         self.assertEqual((ran.returncode, ran.stderr), (0, b""))
         with open("/dev/full", "w") as full:
             ran = subprocess.run([DSEC, "-H", self.address, "events"], stdout=full,
-                                 stderr=subprocess.PIPE, timeout=30)
+                                 stderr=subprocess.PIPE, timeout=240)
         self.assertEqual((ran.returncode, ran.stderr),
                          (125, b"dsec: stdout: No space left on device\n"))
 

@@ -489,7 +489,7 @@ static void teardown(void)
 	(void)rmdir(place.folder);
 }
 
-TestSuite(apparmor, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(apparmor, .init = setup, .fini = teardown, .timeout = 240);
 
 struct attempt {
 	const struct trial *trial;

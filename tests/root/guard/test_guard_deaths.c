@@ -22,7 +22,7 @@
 #include "bpf/guard.h"
 #include "tests/root/guard/tree.h"
 
-enum { TOLD_MAX = 32768, PATIENCE_MS = 5000 };
+enum { TOLD_MAX = 32768, PATIENCE_MS = 30000 };
 
 static struct tree tree;
 static struct guard *guard;
@@ -56,7 +56,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(deaths, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(deaths, .init = setup, .fini = teardown, .timeout = 240);
 
 static void death_note(void *context, const struct guard_death *death)
 {

@@ -19,7 +19,7 @@
 #include "engine/base/cleanup.h"
 #include "tests/root/guard/egress_scene.h"
 
-TestSuite(egress, .init = egress_setup, .fini = egress_teardown, .timeout = 60);
+TestSuite(egress, .init = egress_setup, .fini = egress_teardown, .timeout = 240);
 
 /* ---- claims ---- */
 

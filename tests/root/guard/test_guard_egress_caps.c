@@ -136,7 +136,7 @@ static void what_is_too_fast_waits_and_the_rest_passes(void)
 	cr_expect_eq(tree_run(&tree, TREE_SLOT1, flood_run, &some), some);
 }
 
-TestSuite(egress_caps, .init = egress_setup, .fini = egress_teardown, .timeout = 60);
+TestSuite(egress_caps, .init = egress_setup, .fini = egress_teardown, .timeout = 240);
 
 Test(egress_caps, they_end_connections_and_bytes_exactly_and_slow_what_is_too_fast)
 {

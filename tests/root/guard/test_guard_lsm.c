@@ -87,7 +87,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(lsm, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(lsm, .init = setup, .fini = teardown, .timeout = 240);
 
 static struct guard_sandbox sandbox_set(void)
 {

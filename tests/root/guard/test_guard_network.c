@@ -39,7 +39,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(network, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(network, .init = setup, .fini = teardown, .timeout = 240);
 
 struct kind {
 	int family, type, protocol;

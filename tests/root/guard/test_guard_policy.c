@@ -42,7 +42,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(policy, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(policy, .init = setup, .fini = teardown, .timeout = 240);
 
 Test(policy, is_loaded_once_and_refused_where_it_is_not_there)
 {

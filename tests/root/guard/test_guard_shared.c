@@ -102,7 +102,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(shared, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(shared, .init = setup, .fini = teardown, .timeout = 240);
 
 static pid_t inside_start(enum tree_place place, const char *name, const char *other4,
 			  const char *other6)

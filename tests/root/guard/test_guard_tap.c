@@ -135,7 +135,7 @@ static void teardown(void)
 	guard_taps_close(fixture.taps);
 }
 
-TestSuite(tap, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(tap, .init = setup, .fini = teardown, .timeout = 240);
 
 /* ---- frames ---- */
 

@@ -48,7 +48,7 @@ static void teardown(void)
 	tree_remove(&tree);
 }
 
-TestSuite(violations, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(violations, .init = setup, .fini = teardown, .timeout = 240);
 
 static void take(void *context, const struct policy_violation *v)
 {

@@ -136,7 +136,7 @@ class PullTest(unittest.TestCase):
             "events {}\nhttp { access_log off; server { listen 127.0.0.1:%d; root %s;\n"
             "if ($http_authorization != \"%s\") { return 403; } } }\n" % (port, self.layout, SECRET))
         process = subprocess.Popen([NGINX, "-p", place, "-c", place / "conf"], stderr=subprocess.DEVNULL)
-        self.addCleanup(process.wait, timeout=30)
+        self.addCleanup(process.wait, timeout=120)
         self.addCleanup(process.send_signal, signal.SIGTERM)
 
         def answers():

@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 DSECD = os.environ["DSECD"]
-LIMIT_S = 20
+LIMIT_S = 60
 SMALL = ("--shards", "1", "--sandboxes-max", "64")  # several fit on every kernel
 
 

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-READY_S, STOP_S, RUN_S = 30, 30, 120
+READY_S, STOP_S, RUN_S = 120, 120, 240
 
 
 class Engine(unittest.TestCase):
