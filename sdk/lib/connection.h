@@ -19,7 +19,7 @@ enum {
 	TICKETS_MAX = 1 << 20, /* under way at once, per connection */
 	REAP_EVENTS_MAX = 256, /* per turn: the lock is not held for longer */
 	CLOSE_WAIT_MS = 10 * 1000,
-	HANDSHAKE_WAIT_MS = 10 * 1000,
+	HANDSHAKE_WAIT_MS = 30 * 1000,
 	KEPT_BYTES_MAX = 256 << 20, /* payloads that may have to be sent again, per connection */
 };
 

@@ -124,7 +124,7 @@ struct dsec_open_opts {
 	uint32_t spin_us; /* before sleeping, with more than one CPU; 0: 5; UINT32_MAX: never */
 	/* How long to try when the engine went; 0: 30 s; UINT32_MAX: never. Not for private: */
 	uint32_t reconnect_ms;
-	uint32_t connect_ms; /* how long an engine may take to answer dsec_open(); 0: 10 s */
+	uint32_t connect_ms; /* how long an engine may take to answer dsec_open(); 0: 30 s */
 	/*
 	 * Of a gateway: the tenant it acts for, by name, or "*": it sees all and makes nothing.
 	 * NULL: whose the socket, the token or the uid is. See docs/tenants.md.

@@ -111,11 +111,11 @@ class FloorCalls(Engine):
         return list(turns(trace, worker, lambda name, rest: name == "sendmsg"))
 
     def wait_for(self, condition):
-        for _ in range(500):
+        for _ in range(6000):
             if condition():
                 return
             time.sleep(0.01)
-        self.fail("it did not happen within 5 s")
+        self.fail("it did not happen within a minute")
 
     @staticmethod
     def is_traced(pid):
@@ -127,7 +127,7 @@ class FloorCalls(Engine):
         found = self.launcher_turns("--scenario", scenario, *options)
         names = [{name for _, name, _ in turn} for turn in found]
         spawns = [at for at, seen in enumerate(names) if "execveat" in seen]
-        self.assertGreater(len(spawns), 20)
+        self.assertGreater(len(spawns), 8)
         at = spawns[-3]
         counts = counted(found[at])
         if scenario == "exec":

@@ -18,7 +18,7 @@ def fewer(count, least):
     return max(count // SLOWNESS, least)
 
 
-def eventually(what, seconds=20 * SLOWNESS):
+def eventually(what, seconds=160):
     end = time.monotonic() + seconds
     while not what():
         if time.monotonic() > end:
