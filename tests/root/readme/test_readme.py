@@ -14,7 +14,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ["DSEC_BUILD"])
-TIMEOUT_S = 600
+TIMEOUT_S = 1400
 # What a reader must see after each block that says something.
 EXPECTED = {
     "loadgen/run.sh": ["0 failures"],
