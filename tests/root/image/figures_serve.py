@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """What serving costs at a remote of 2 ms, beside the same bytes in the store and in the same run:
 python3 figures_serve.py [DELAY_US], by hand, on a machine that does nothing else."""
-import concurrent.futures
 import os
 import random
 import shutil
@@ -15,7 +14,7 @@ import test_engine_serve as serve
 
 CHUNK, MEGABYTE = serve.CHUNK, 1 << 20
 DELAY_US = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-REMOTE = serve.neighbour.BUILD / "tests/root/image/delayed_remote"
+PROGRAMS = serve.neighbour.BUILD / "tests/root/image"
 SIZE = 64 * MEGABYTE - 4 * MEGABYTE
 FILES, FILE_BYTES = 200, 256 << 10  # 50 MB, as a start reads them: many files in no order
 ROUNDS = 3
@@ -29,7 +28,7 @@ class Figures(serve.ServedTest):
     """Reads of a sandbox's file from outside, so that only the file systems are in the way."""
 
     def far(self):
-        process = subprocess.Popen([REMOTE, self.remote.blobs, str(DELAY_US)],
+        process = subprocess.Popen([PROGRAMS / "delayed_remote", self.remote.blobs, str(DELAY_US)],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(process.wait, timeout=10)
         self.addCleanup(process.stdin.close)
@@ -51,12 +50,16 @@ class Figures(serve.ServedTest):
         self.addCleanup(os.close, fd)
         return fd
 
+    def readers(self, fd, threads, size, places):
+        """Seconds of all reads, and microseconds of the median one."""
+        ran = subprocess.run([PROGRAMS / "readers", str(fd), str(threads), str(size)],
+                             input="\n".join(map(str, places)), pass_fds=[fd], text=True,
+                             stdout=subprocess.PIPE, timeout=100, check=True)
+        return map(float, ran.stdout.split())
+
     def sequential(self, name):
-        fd = self.opened(name)
-        begin = time.monotonic()
-        for at in range(0, SIZE, MEGABYTE):
-            self.assertEqual(len(os.pread(fd, MEGABYTE, at)), MEGABYTE)
-        return f"{SIZE / 1e6 / (time.monotonic() - begin):8.0f} MB/s"
+        took, _ = self.readers(self.opened(name), 1, MEGABYTE, range(0, SIZE, MEGABYTE))
+        return f"{SIZE / 1e6 / took:8.0f} MB/s"
 
     def written(self):
         """What the engine had the kernel write to disks, its caches included."""
@@ -70,16 +73,9 @@ class Figures(serve.ServedTest):
         places = list(range(0, SIZE - CHUNK, CHUNK))
         random.Random(1).shuffle(places)
         alone, places = places[:100], places[100:]
-        times = []
-        for at in alone:
-            begin = time.monotonic()
-            os.pread(fd, 4096, at)
-            times.append(time.monotonic() - begin)
-        begin = time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(64) as pool:
-            list(pool.map(lambda at: os.pread(fd, 4096, at), places))
-        rate = len(places) / (time.monotonic() - begin)
-        return f"{sorted(times)[50] * 1e6:8.0f} us p50", f"{rate:8.0f} /s"
+        _, time_us = self.readers(fd, 1, 4096, alone)
+        took, _ = self.readers(fd, 64, 4096, places)
+        return f"{time_us:8.0f} us p50", f"{len(places) / took:8.0f} /s"
 
     def begun(self, name):
         """A start: mounted, made, 50 MB read by a program in it."""
