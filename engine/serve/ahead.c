@@ -6,7 +6,7 @@
 #include "engine/serve/server.h"
 
 enum {
-	RUN_LEAST = 4,	 /* chunks in order, before anything is fetched ahead */
+	RUN_LEAST = 8,	 /* chunks in order, before anything is fetched ahead */
 	WINDOW_MAX = 64, /* chunks: 16 fetches of 256 KiB */
 };
 
@@ -57,7 +57,7 @@ static void window_fetch(struct server *server, struct served *served, uint32_t 
 void ahead_note(struct server *server, struct served *served, uint32_t chunk, uint32_t end)
 {
 	const struct stream *stream = stream_follow(served, chunk, end);
-	uint32_t window = stream->run / 2;
+	uint32_t window = stream->run;
 
 	for (uint32_t i = chunk; i < end; i++)
 		touch(served, i);
@@ -70,9 +70,10 @@ void ahead_note(struct server *server, struct served *served, uint32_t chunk, ui
 	window_fetch(server, served, stream->next, stream->next + window);
 }
 
-static void list_go_on(struct server *server, struct served *served)
+/* The next of its list that is not here: one fetch. False: there is none. */
+static bool list_next(struct server *server, struct served *served)
 {
-	while (served->list_at < served->list_count && fill_free(server) > FETCHES_SPARE) {
+	while (served->list_at < served->list_count) {
 		const uint32_t chunk = served->list[served->list_at++];
 		uint32_t count = 1;
 
@@ -84,19 +85,34 @@ static void list_go_on(struct server *server, struct served *served)
 			served->list_at++;
 			count++;
 		}
-		(void)fill_begin(server, served, chunk, count); /* one is free */
+		return fill_begin(server, served, chunk, count);
 	}
+	return false;
 }
 
+/* False: nothing of these segments' lists could begin. */
+static bool bucket_go_on(struct server *server, uint32_t bucket)
+{
+	bool has_begun = false;
+
+	for (struct served *s = server->buckets[bucket]; s; s = s->next) {
+		if (s->is_leaving || s->list_at == s->list_count)
+			continue;
+		if (s->table)
+			has_begun |= list_next(server, s);
+		else
+			table_want(server, s);
+	}
+	return has_begun;
+}
+
+/* Lists take turns: what begins an image of several segments is at the beginning of each. */
 void ahead_go_on(struct server *server)
 {
-	for (uint32_t i = 0; i < BUCKETS; i++)
-		for (struct served *s = server->buckets[i]; s; s = s->next) {
-			if (s->is_leaving || s->list_at == s->list_count)
-				continue;
-			if (s->table)
-				list_go_on(server, s);
-			else
-				table_want(server, s);
-		}
+	uint32_t idle = 0;
+
+	while (idle < BUCKETS && fill_free(server) > FETCHES_SPARE) {
+		server->list_bucket = (server->list_bucket + 1) % BUCKETS;
+		idle = bucket_go_on(server, server->list_bucket) ? 0 : idle + 1;
+	}
 }

@@ -14,11 +14,12 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/base/io.h"
+#include "engine/serve/remote.h"
 
 #define NS_PER_MS 1000000ull
 
-/* Connections of a shard, to one server or to what it stands for. */
-enum { CONNECTIONS_MAX = 16 };
+/* Of a shard, one for each read: else one that somebody waits for is behind those of lists. */
+enum { CONNECTIONS_MAX = REMOTE_FLIGHTS };
 
 /* A socket that libcurl waits for. */
 struct watch {

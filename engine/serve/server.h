@@ -86,7 +86,7 @@ struct server {
 	struct connection connections[CONNECTIONS]; /* each is used once */
 	uint32_t connection_count;
 	struct served *buckets[BUCKETS];
-	uint32_t served_count;
+	uint32_t served_count, list_bucket; /* whose list was last to have a fetch */
 	struct slot slots[SLOTS], *free, *first, *last;
 	struct fetch fetches[FETCHES];
 	struct table_fetch table_fetch;

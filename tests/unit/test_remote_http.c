@@ -127,7 +127,7 @@ Test(remote_http, many_reads_share_a_bounded_number_of_connections)
 		assert_read(&asked[i], left < 65536 ? (uint32_t)left : 65536);
 		free(asked[i].read.buffer);
 	}
-	cr_assert_leq(server_connections(visit->server), 16);
+	cr_assert_leq(server_connections(visit->server), (unsigned)REMOTE_FLIGHTS);
 	free(asked);
 	visit_free(visit);
 }
