@@ -45,11 +45,11 @@ struct flight {
 	struct file *file; /* the asker's */
 };
 
-/* The asker's, but for users. */
+/* The asker's, but for users and, with the lock, the blob. */
 struct file {
 	int fd; /* -1: none */
 	uint32_t users;
-	bool is_bad; /* a read failed: it is opened anew */
+	bool is_bad; /* a read failed, or had other bytes: it is opened anew */
 	uint64_t used, bytes;
 	uint8_t blob[DIGEST_BYTES];
 };
@@ -175,9 +175,11 @@ static int file_open(struct usrbio *u, struct file *file, const uint8_t *blob)
 	r = u->api.reg_fd(fd, 0);
 	if (r > 0)
 		return -r;
+	pthread_mutex_lock(&u->lock);
 	file->fd = take_fd(&fd);
 	file->bytes = (uint64_t)st.st_size;
 	memcpy(file->blob, blob, DIGEST_BYTES);
+	pthread_mutex_unlock(&u->lock);
 	return 0;
 }
 
@@ -419,6 +421,16 @@ static void usrbio_drop(struct remote *remote, struct remote_read *read)
 	flight->read = NULL;
 }
 
+static void usrbio_doubt(struct remote *remote, const uint8_t *blob)
+{
+	struct usrbio *u = usrbio_of(remote);
+
+	pthread_mutex_lock(&u->lock);
+	for (struct file *f = u->files; f < u->files + FILES; f++)
+		f->is_bad |= !memcmp(f->blob, blob, DIGEST_BYTES);
+	pthread_mutex_unlock(&u->lock);
+}
+
 static void usrbio_close(struct remote *remote)
 {
 	struct usrbio *u = usrbio_of(remote);
@@ -516,5 +528,6 @@ const struct remote_class remote_3fs = {
 	.open = usrbio_open,
 	.start = usrbio_start,
 	.drop = usrbio_drop,
+	.doubt = usrbio_doubt,
 	.close = usrbio_close,
 };

@@ -31,11 +31,37 @@ struct one {
 	unsigned number;
 };
 
+/* Reads wait for it, wherever they are. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t over;
+	bool is_on;
+} hold = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false };
+
+API(void, stand_in_hold)(bool held)
+{
+	pthread_mutex_lock(&hold.lock);
+	hold.is_on = held;
+	pthread_cond_broadcast(&hold.over);
+	pthread_mutex_unlock(&hold.lock);
+}
+
+static void hold_wait(void)
+{
+	pthread_mutex_lock(&hold.lock);
+	while (hold.is_on)
+		pthread_cond_wait(&hold.over, &hold.lock);
+	pthread_mutex_unlock(&hold.lock);
+}
+
 API(int, extract_mount_point)(char *mount_point, int size, const char *path)
 {
-	if (strncmp(path, "/tmp/", 5) != 0)
-		return -1;
-	return snprintf(mount_point, (size_t)size, "/tmp") + 1;
+	static const char *const mounts[] = { "/tmp", "/dev/shm" };
+
+	for (size_t i = 0; i < sizeof mounts / sizeof *mounts; i++)
+		if (!strncmp(path, mounts[i], strlen(mounts[i])))
+			return snprintf(mount_point, (size_t)size, "%s", mounts[i]) + 1;
+	return -1;
 }
 
 API(int, iovcreate)(struct hf3fs_iov *iov, const char *mp, size_t size, size_t block, int numa)
@@ -110,8 +136,10 @@ static void cqe_add(struct ring *ring, int64_t result, const void *userdata)
 static void *one_run(void *argument)
 {
 	struct one *one = argument;
-	int64_t result = pread(one->fd, one->at, one->bytes, (off_t)one->offset);
+	int64_t result;
 
+	hold_wait();
+	result = pread(one->fd, one->at, one->bytes, (off_t)one->offset);
 	(void)usleep(one->number * 7919 % 5000); /* so they overtake each other */
 	switch ((enum usrbio_lie)lie_of(one->fd)) {
 	case USRBIO_FAILS:

@@ -12,3 +12,6 @@ enum usrbio_lie {
 	USRBIO_HANGS,
 	USRBIO_REFUSES,
 };
+
+/* Its "hf3fs_stand_in_hold": no read ends until it is over. */
+void hf3fs_stand_in_hold(bool held);

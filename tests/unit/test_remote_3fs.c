@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/hf3fs_leaks.h"
 #include "tests/unit/hf3fs_stand_in.h"
 
 struct mounted {
@@ -14,20 +15,6 @@ struct mounted {
 };
 
 enum { BLOB_BYTES = 200000, MANY = 96 };
-
-/* What never completes keeps the remote's memory, since the library may still write to it. */
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_options(void);
-
-__attribute__((visibility("default"), used)) const char *__lsan_default_suppressions(void)
-{
-	return "leak:usrbio_open\nleak:ring_make\n";
-}
-
-__attribute__((visibility("default"), used)) const char *__lsan_default_options(void)
-{
-	return "print_suppressions=0";
-}
 
 static void blob_path(const struct mounted *mounted, uint8_t blob, char ret[256])
 {

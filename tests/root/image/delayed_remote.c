@@ -1,13 +1,14 @@
 /*
- * A remote by HTTP on loopback that is far away: delayed_remote FOLDER DELAY_US. It prints its
- * port, answers requests for ranges of FOLDER/HEX, each so much later than it came, and ends with
- * its standard input. One thread, so that what is measured has the other CPU; the delay is the same
- * for all, so answers begin in the order in which requests came.
+ * A remote by HTTP on loopback that is far away: delayed_remote FOLDER DELAY_US [PORT]. It prints
+ * its port, answers requests for ranges of FOLDER/HEX, each so much later than it came, and ends
+ * with its standard input. One thread, so that what is measured has the other CPU; the delay is the
+ * same for all, so answers begin in the order in which requests came.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -215,17 +216,20 @@ static void event_take(struct remote *remote, const struct epoll_event *event)
 		connection_free(connection);
 }
 
-static void remote_listen(struct remote *remote)
+static void remote_listen(struct remote *remote, uint16_t port)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_port = htons(port),
 				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct epoll_event listens = { .events = EPOLLIN, .data.ptr = &remote->listen_fd };
 	struct epoll_event ends = { .events = EPOLLIN, .data.ptr = remote };
 	socklen_t bytes = sizeof address;
+	const int one = 1;
 
 	remote->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	remote->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (remote->listen_fd < 0 || remote->epoll_fd < 0 ||
+	    setsockopt(remote->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0 ||
 	    bind(remote->listen_fd, (struct sockaddr *)&address, sizeof address) < 0 ||
 	    listen(remote->listen_fd, 128) < 0 ||
 	    getsockname(remote->listen_fd, (struct sockaddr *)&address, &bytes) < 0 ||
@@ -243,8 +247,8 @@ int main(int argc, char **argv)
 	struct epoll_event events[EVENTS];
 	struct timespec rest;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: delayed_remote FOLDER DELAY_US < pipe\n");
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: delayed_remote FOLDER DELAY_US [PORT] < pipe\n");
 		return 2;
 	}
 	remote.folder_fd = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -252,7 +256,8 @@ int main(int argc, char **argv)
 		die(argv[1]);
 	remote.delay_ns = strtoull(argv[2], NULL, 10) * 1000;
 	remote.last = &remote.first;
-	remote_listen(&remote);
+	(void)signal(SIGPIPE, SIG_IGN); /* who asked may have gone: sendfile(2) says so, too */
+	remote_listen(&remote, argc == 4 ? (uint16_t)strtoul(argv[3], NULL, 10) : 0);
 	for (;;) {
 		const int count = epoll_pwait2(remote.epoll_fd, events, EVENTS,
 					       due_send(&remote, &rest), NULL);
