@@ -119,6 +119,8 @@ void io_write_at(struct io *io, struct io_op *op, int fd, const struct io_range 
 void io_write_far(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 /* fdatasync(2), by a thread. */
 void io_sync_data(struct io *io, struct io_op *op, int fd);
+/* Pages of a file that are clean need not stay in memory; the range has no buffer. */
+void io_forget(struct io *io, struct io_op *op, int fd, const struct io_range *range);
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);
 void io_recv(struct io *io, struct io_op *op, int fd, void *buffer, uint32_t bytes);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes);

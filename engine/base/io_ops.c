@@ -50,6 +50,12 @@ void io_sync_data(struct io *io, struct io_op *op, int fd)
 	io_uring_prep_fsync(io_sqe_for(io, op), fd, IORING_FSYNC_DATASYNC);
 }
 
+void io_forget(struct io *io, struct io_op *op, int fd, const struct io_range *range)
+{
+	io_uring_prep_fadvise(io_sqe_for(io, op), fd, range->offset, range->bytes,
+			      POSIX_FADV_DONTNEED);
+}
+
 void io_write(struct io *io, struct io_op *op, int fd, const void *buffer, uint32_t bytes)
 {
 	io_uring_prep_write(io_sqe_for(io, op), fd, buffer, bytes, (uint64_t)-1);

@@ -15,6 +15,9 @@
 #include "engine/serve/server.h"
 #include "engine/shard.h"
 
+/* Of one advice: 1 GiB, which its count of bytes holds. */
+enum { FORGET_CHUNKS_MAX = 16384 };
+
 static void fetch_ask(struct fetch *fetch);
 
 uint32_t fill_free(const struct server *server)
@@ -411,6 +414,37 @@ static void sync_end(struct served *served, int error)
 	served_settle(served);
 }
 
+/* Who asked has it in pages of its own; what nobody asked for yet is read of ours. */
+static bool is_twice(const struct served *served, uint32_t chunk)
+{
+	return bit_is_set(served->syncing, chunk) && bit_is_set(served->is_touched, chunk);
+}
+
+static void pages_forget(struct io_op *op, int res)
+{
+	struct served *served = container_of(op, struct served, sync_op);
+	uint32_t from = served->forget_at, count = 0;
+	struct io_range range;
+
+	(void)res; /* it was only advice */
+	while (from < served->chunk_count && !is_twice(served, from))
+		from++;
+	while (from + count < served->chunk_count && count < FORGET_CHUNKS_MAX &&
+	       is_twice(served, from + count))
+		count++;
+	if (!count) {
+		sync_end(served, 0);
+		return;
+	}
+	served->forget_at = from + count;
+	range = (struct io_range){
+		.bytes = count * SEGMENT_CHUNK_BYTES,
+		.offset = (uint64_t)from * SEGMENT_CHUNK_BYTES,
+	};
+	op->done = pages_forget;
+	io_forget(io_of(served), op, served->data_fd, &range);
+}
+
 static void map_written(struct io_op *op, int res)
 {
 	struct served *served = container_of(op, struct served, sync_op);
@@ -420,7 +454,12 @@ static void map_written(struct io_op *op, int res)
 		count += (uint32_t)__builtin_popcount(served->bits[i]);
 	if (res == (int)bits_bytes(served->chunk_count) && count == served->chunk_count)
 		served->is_whole = true;
-	sync_end(served, res < 0 ? res : 0);
+	if (res < 0) {
+		sync_end(served, res);
+		return;
+	}
+	served->forget_at = 0;
+	pages_forget(op, 0);
 }
 
 static void data_synced(struct io_op *op, int res)

@@ -55,7 +55,8 @@ struct served {
 	uint8_t *unsynced;   /* bits: written since the last sync began */
 	uint8_t *syncing;    /* bits: what the sync that runs is about */
 	uint32_t unsynced_count, good_count;
-	uint32_t flights; /* fetches, writes and syncs under way */
+	uint32_t forget_at; /* of what is synced: pages before it need not stay in memory */
+	uint32_t flights;   /* fetches, writes and syncs under way */
 	bool is_syncing, is_leaving;
 	bool is_stale; /* bits went, and the map's file does not know */
 	struct io_op sync_op;

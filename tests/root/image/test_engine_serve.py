@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Images whose contents are segments: files of their own, which the image names by digest."""
+import ctypes
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -432,6 +434,34 @@ class ServedTest(unittest.TestCase):
         self.assertTrue(neighbour.eventually(
             lambda: "not cached=" in self.engine.log.read_text()))
         self.stop()
+
+    def in_memory(self):
+        """Bytes of the cache's data that are in the page cache."""
+        pages = 0
+        for path in self.cache.glob("*.data"):
+            with open(path, "rb") as file:
+                with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_WRITE,
+                               flags=mmap.MAP_PRIVATE) as data:
+                    present = (ctypes.c_ubyte * (len(data) // 4096))()
+                    where = ctypes.addressof(ctypes.c_char.from_buffer(data))
+                    must(libc.mincore(ctypes.c_void_p(where), ctypes.c_size_t(len(data)), present))
+                    pages += sum(page & 1 for page in present)
+        return pages * 4096
+
+    @not_emulated
+    def test_what_was_read_is_in_memory_once(self):
+        kind = subprocess.run(["stat", "-fc", "%T", self.folder], capture_output=True, text=True,
+                              timeout=60, check=True).stdout.strip()
+        if kind == "tmpfs":
+            self.skipTest("tmpfs: what it holds is in memory")
+        data = os.urandom(8 << 20)
+        self.image("once", {"data": data})
+        self.start()
+        self.assertEqual(self.sums("once", "/data")[1], [sha(data)])
+        self.assertGreaterEqual(self.cached(), len(data))
+        self.assertTrue(neighbour.eventually(lambda: self.in_memory() < len(data) / 8),
+                        self.in_memory())
+        self.assertEqual(self.sums("once", "/data")[1], [sha(data)])
 
     @not_emulated
     def test_a_second_engine_is_told_that_the_cache_is_anothers(self):
