@@ -280,7 +280,7 @@ static const struct image_rule {
 			      .needs_name = true,
 			      .is_nodes = true },
 	[DSEC_IMAGE_PACK] = { .job = "pack",
-			      .flags = DSEC_IMAGE_LAYER | DSEC_IMAGE_FLATTEN,
+			      .flags = DSEC_IMAGE_LAYER | DSEC_IMAGE_FLATTEN | DSEC_IMAGE_KILL,
 			      .texts_most = IMAGE_TEXTS_MAX,
 			      .takes_name = true,
 			      .needs_name = true,

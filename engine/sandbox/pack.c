@@ -223,6 +223,8 @@ struct status pack_part(struct part *part, struct image_words *words)
 	*p = (struct packing){
 		.part = part, .table = "pack", .still.sandbox = sandbox, .over = pack_over
 	};
+	p->still.kills = words->flags & DSEC_IMAGE_KILL;
+	words->flags &= ~(uint32_t)DSEC_IMAGE_KILL; /* of the engine alone */
 	s = packing_begin(p);
 	if (s.code) {
 		free(p);

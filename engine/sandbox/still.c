@@ -1,7 +1,8 @@
 /*
- * Holds sandboxes still. Called by pack.c and fork.c, and by sandbox.c when one ends. Must hold:
- * whatever was frozen is thawed, and over() comes after that; no program is frozen on its way into
- * the sandbox, since a launcher worker waits for it.
+ * Holds sandboxes still, or empties them first. Called by pack.c and fork.c, and by sandbox.c when
+ * one ends. Must hold: whatever was frozen is thawed, and over() comes after that; no program is
+ * frozen on its way into the sandbox, since a launcher worker waits for it; one that was emptied is
+ * frozen all the same, since that is what holds it.
  */
 #include "engine/sandbox/still.h"
 
@@ -9,11 +10,15 @@
 
 #include "engine/base/cleanup.h"
 #include "engine/exec/exec_state.h"
+#include "engine/file/file.h"
 #include "engine/sandbox/phase.h"
 #include "engine/sandbox/sandbox.h"
 #include "engine/shard.h"
 
 enum { LOOK_NS = 2 * 1000000, LOOKS_MAX = 1500 };
+
+/* A killed exec tells by itself that it does not die; whatever else does not go ends the wait. */
+enum { KILL_LOOKS_MAX = 2 * EXEC_KILL_LIMIT_S * (1000000000 / LOOK_NS) };
 
 struct status still_refusal(void)
 {
@@ -34,7 +39,7 @@ struct status still_status(const char *table, int error)
 		s = status_of_errno(-EAGAIN, table, "freeze");
 		s.detail = "programs or operations on files kept starting in it";
 	} else if (error == -ETIMEDOUT) {
-		s.detail = "something in it does not stop";
+		s.detail = "something in it does not stop, or die";
 	}
 	return s;
 }
@@ -76,29 +81,68 @@ static bool is_starting(const struct sandbox *sandbox)
 	return false;
 }
 
-static void still_look(struct timer *timer)
+/* Again at each look: what was starting has started meanwhile. True: something still runs. */
+static bool writers_end(struct still *still)
 {
-	struct still *still = container_of(timer, struct still, look);
 	struct sandbox *sandbox = still->sandbox;
-	struct box *box = sandbox->box;
-	int r = 0;
+	struct status over = status_of_errno(-ECANCELED, "pack", "kill");
 
-	if (sandbox->state != DSEC_STATE_RUNNING)
-		r = -ESRCH;
-	else if (is_starting(sandbox) && ++still->looks == LOOKS_MAX)
-		r = -EBUSY;
-	if (r < 0) {
-		still_failed(still, r);
-		return;
-	}
-	if (is_starting(sandbox)) {
-		still_look_later(still);
-		return;
-	}
+	over.detail = "it ended with all that was in its sandbox";
+	files_end(sandbox, &over);
+	for (struct exec *exec = sandbox->execs; exec; exec = exec->next)
+		if (exec->started && !exec->run_over)
+			exec_kill(exec, DSEC_KILLED);
+	return sandbox->exec_count || sandbox->file_count;
+}
+
+static void still_freeze(struct still *still)
+{
+	struct box *box = still->sandbox->box;
+	int r;
+
 	still->freeze.done = still_frozen;
 	r = box->backend->class->box_freeze(box, &still->freeze);
 	if (r < 0)
 		still_failed(still, r);
+}
+
+static void still_cleared(struct box_clear *clear, int error)
+{
+	struct still *still = container_of(clear, struct still, clear);
+
+	if (error)
+		still_failed(still, error == -EBUSY ? -ETIMEDOUT : error);
+	else if (still->sandbox->state != DSEC_STATE_RUNNING)
+		still_failed(still, -ESRCH);
+	else
+		still_freeze(still);
+}
+
+/* Whatever execs left running. */
+static void still_clear(struct still *still)
+{
+	struct box *box = still->sandbox->box;
+	int r;
+
+	still->clear.done = still_cleared;
+	r = box->backend->class->box_clear(box, &still->clear);
+	if (r)
+		still_cleared(&still->clear, r < 0 ? r : 0);
+}
+
+static void still_look(struct timer *timer)
+{
+	struct still *still = container_of(timer, struct still, look);
+	struct sandbox *sandbox = still->sandbox;
+
+	if (sandbox->state != DSEC_STATE_RUNNING)
+		still_failed(still, -ESRCH);
+	else if (still->kills ? !writers_end(still) : !is_starting(sandbox))
+		still->kills ? still_clear(still) : still_freeze(still);
+	else if (++still->looks >= (still->kills ? KILL_LOOKS_MAX : LOOKS_MAX))
+		still_failed(still, still->kills ? -ETIMEDOUT : -EBUSY);
+	else
+		still_look_later(still);
 }
 
 /* Full: it is looked at as often as the loop turns. */

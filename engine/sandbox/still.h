@@ -3,6 +3,7 @@
  * in it meanwhile, and nobody in it runs.
  *
  *	waiting --what starts has started--> freezing --> still --still_end()--> thawing --> over
+ *	ending --everything in it has ended--^
  */
 #pragma once
 
@@ -20,12 +21,14 @@ struct still {
 	struct sandbox *sandbox;
 	struct box_freeze freeze;
 	struct timer look;
+	struct box_clear clear;
 	uint32_t looks;
+	bool kills; /* all that is in it ends first */
 	bool is_still, is_ending;
 	uint64_t since_ns, paused_us; /* over(): for so long nobody ran */
 	/*
 	 * 0: it stands still, and freeze.upper_fd is the callee's. -EBUSY: programs or operations
-	 * on files kept starting; -ETIMEDOUT: something does not stop; -ESRCH: it ends.
+	 * on files kept starting; -ETIMEDOUT: something does not stop, or die; -ESRCH: it ends.
 	 */
 	void (*ready)(struct still *still, int error);
 	/* It ends: whoever reads is to hurry. Once, after ready() with 0. */
@@ -33,7 +36,7 @@ struct still {
 	void (*over)(struct still *still);
 };
 
-/* sandbox and the calls are set, the rest is zero. Not OK: nothing began. */
+/* sandbox, kills and the calls are set, the rest is zero. Not OK: nothing began. */
 struct status still_begin(struct still *still, char ret_detail[80]);
 /* After ready() with 0, once. over() follows. */
 void still_end(struct still *still);

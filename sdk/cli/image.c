@@ -309,6 +309,8 @@ static int refuse(struct session *session, const struct subverb *sub)
 	    (options->wipe || options->scan_file || options->scans.count || options->flatten))
 		return session_refuse(session, "--wipe, --scan, --scan-file and --flatten are of "
 					       "image pack and build");
+	if (options->kill && !pack)
+		return session_refuse(session, "--kill is of image pack");
 	if (options->layer && options->flatten)
 		return session_refuse(session, "--layer leaves out what --flatten takes in");
 	if (build && (!options->image || !options->command_count))

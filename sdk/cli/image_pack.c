@@ -96,7 +96,8 @@ int image_pack(struct session *session, struct dsec_id sandbox, const char *name
 					.name = name,
 					.sandbox = sandbox,
 					.flags = (options->layer ? DSEC_IMAGE_LAYER : 0) |
-						 (options->flatten ? DSEC_IMAGE_FLATTEN : 0) };
+						 (options->flatten ? DSEC_IMAGE_FLATTEN : 0) |
+						 (options->kill ? DSEC_IMAGE_KILL : 0) };
 	__attribute__((cleanup(words_done))) struct words words = { .count = 0 };
 	int r;
 

@@ -85,6 +85,8 @@ static const struct param params[] = {
 	  "import: what lies over other images: whiteouts stay, no /dev is added; pack: alone" },
 	{ "flatten", 0, PARAM_ON, VERB_IMAGE, FIELD(flatten), 0, 0, NULL,
 	  "pack, build: one layer of all there is, so that what is wiped is in none below" },
+	{ "kill", 0, PARAM_ON, VERB_IMAGE, FIELD(kill), 0, 0, NULL,
+	  "pack: end all that runs in the sandbox first, instead of holding it still" },
 	{ "dry-run", 0, PARAM_ON, VERB_IMAGE, FIELD(dry_run), 0, 0, NULL,
 	  "gc: only say what would go" },
 	{ "zstd", 0, PARAM_ON, VERB_IMAGE, FIELD(zstd), 0, 0, NULL, "push: packed contents" },

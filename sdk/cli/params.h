@@ -100,7 +100,7 @@ struct options {
 	struct texts inputs; /* files */
 	uint64_t cpu_ms, wall_ms, isolation;
 	/* image */
-	bool layer, flatten, dry_run, zstd, lazy;
+	bool layer, flatten, kill, dry_run, zstd, lazy;
 	const char *wipe, *scan_file;
 	struct texts scans;
 	/* policy */

@@ -56,7 +56,8 @@ static const struct rule {
 	[DSEC_IMAGE_VERIFY] = { DSEC_IMAGE_LAZY, 0, 0, true, false },
 	[DSEC_IMAGE_PUSH] = { DSEC_IMAGE_ZSTD, 1, 1, true, true },
 	[DSEC_IMAGE_PULL] = { DSEC_IMAGE_LAZY, 1, 1, true, true },
-	[DSEC_IMAGE_PACK] = { DSEC_IMAGE_LAYER | DSEC_IMAGE_FLATTEN, 0, 256, true, true },
+	[DSEC_IMAGE_PACK] = { DSEC_IMAGE_LAYER | DSEC_IMAGE_FLATTEN | DSEC_IMAGE_KILL, 0, 256, true,
+			      true },
 	[DSEC_IMAGE_HOTSET] = { 0, 0, 0, true, false },
 };
 

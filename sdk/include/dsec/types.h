@@ -413,6 +413,8 @@ enum dsec_image_flag {
 	DSEC_IMAGE_LAZY = 8,	/* pull: contents come when read; verify: they may be missing */
 	/* pack: of all layers one is made, so that rules and canaries are of all that there is */
 	DSEC_IMAGE_FLATTEN = 16,
+	/* pack: all that runs in it ends first, with DSEC_KILLED, instead of standing still */
+	DSEC_IMAGE_KILL = 32,
 };
 
 /* What the stream of an import is a tar of; plain, gzip or zstd. */

@@ -326,17 +326,20 @@ class Client:
 
     async def image_pack(self, sandbox: str, name: str, *, wipe: Sequence[str] = ("all",),
                          scan: Sequence[str] = (), layer: bool = False, flatten: bool = False,
+                         kill: bool = False,
                          progress: Callable[[Progress], object] | None = None) -> ImageInfo:
         """An image of a sandbox's files: all that it runs on, or with `layer` what it wrote alone.
 
         flatten: one layer of all there is, so that what is wiped is in none below.
+        kill: all that runs in it ends first, instead of standing still.
 
         wipe: rules of residue, "/globs", "all", "none"; scan: what must not be in it.
         """
         info: ImageInfo = await self._image_job(
             "pack", name, progress, sandbox=sandbox,
             flags=((_abi.DSEC_IMAGE_LAYER if layer else 0)
-                   | (_abi.DSEC_IMAGE_FLATTEN if flatten else 0)),
+                   | (_abi.DSEC_IMAGE_FLATTEN if flatten else 0)
+                   | (_abi.DSEC_IMAGE_KILL if kill else 0)),
             texts=[f"wipe:{rule}" for rule in wipe] + [f"scan:{canary}" for canary in scan])
         return info
 

@@ -18,7 +18,7 @@ from importer import BUILD, mounts_of_our_own  # noqa: E402
 from test_image_engine import DSEC, RUN_S, Engine, busybox, eventually  # noqa: E402
 
 TOOLS = ("sh cat ls rm mkdir ln mv cp sleep touch dd true false echo test mkfifo chmod head "
-         "printf setfattr hostname base64").split()
+         "printf setfattr hostname base64 tr wc").split()
 SECRET = "the-secret-that-was-deleted"
 # In front of dsec-store: what makes `early` begins, and comes to nothing by itself.
 STORE = """#!/bin/sh
@@ -221,6 +221,23 @@ class PackTest(unittest.TestCase):
         self.pack(one, "alone", "--layer")
         record = json.loads(self.good("--json", "image", "inspect", "alone"))
         self.assertEqual((record["source"], record["layers"]), ("sandbox", 1))
+
+    def test_with_kill_all_that_runs_ends_first(self):
+        one = self.sandbox()
+        child = self.engine.start("exec", one, "--", "sh", "-c",
+                                  "echo begun; while :; do echo x >> /w/grows; sleep 0.01; done")
+        self.addCleanup(child.kill)
+        self.assertEqual(child.stdout.readline(), b"begun\n")
+        self.sh(one, "sleep 600 > /dev/null 2>&1 &")  # of an exec that has ended
+        self.pack(one, "emptied", "--kill")
+        said = child.communicate(timeout=RUN_S)[1]
+        self.assertEqual(child.returncode, 137, said)
+        left = self.sh(one, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; wc -c < /w/grows")
+        self.assertNotIn("sleep 600", left)
+        packed = self.good("run", "emptied", "--", "sh", "-c", "wc -c < /w/grows")
+        self.assertEqual(left.split()[-1], packed.strip())
+        self.bad("image", "gc", "--kill", says=["--kill"])
+        self.check_nothing_is_left()
 
     # ---- who may ----
 
