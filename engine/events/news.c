@@ -127,7 +127,7 @@ void news_of_sandbox(const struct sandbox *sandbox, uint32_t topic)
 	if (topic == DSEC_TOPIC_ENDED && !state.cause)
 		state.cause = DSEC_CAUSE_FAILED;
 	news_add(&sandbox->tenancy->news, &state,
-		 &(struct news_parts){ .image = begins ? sandbox->image->name : NULL,
+		 &(struct news_parts){ .image = begins ? sandbox_image_name(sandbox) : NULL,
 				       .labels = &sandbox->labels,
 				       .phase = sandbox->phase.name });
 }

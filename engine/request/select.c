@@ -89,7 +89,8 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 								  "";
 	char body[sizeof(struct dsec_wire_row) + IMAGE_NAMES_MAX + LABEL_BYTES_MAX +
 		  TENANT_NAME_MAX + DSEC_PHASE_NAME_BYTES_MAX];
-	uint32_t image_bytes = (uint32_t)strlen(sandbox->image->name);
+	const char *image = sandbox_image_name(sandbox);
+	uint32_t image_bytes = (uint32_t)strlen(image);
 	uint32_t tenant_bytes = (uint32_t)strlen(tenant);
 	uint32_t phase_bytes = (uint32_t)strlen(sandbox->phase.name);
 	struct dsec_wire_row row = {
@@ -112,11 +113,12 @@ static void emit_row(struct part *part, const struct sandbox *sandbox)
 		.phase = { (uint32_t)sizeof row + image_bytes + sandbox->labels.byte_count +
 				   tenant_bytes,
 			   phase_bytes },
+		.fork_of = sandbox->fork_of,
 	};
 	struct emission e = { .kind = DSEC_EV_ROW, .subject = sandbox->id, .body = body };
 
 	memcpy(body, &row, sizeof row);
-	memcpy(body + sizeof row, sandbox->image->name, image_bytes);
+	memcpy(body + sizeof row, image, image_bytes);
 	if (sandbox->labels.byte_count)
 		memcpy(body + sizeof row + image_bytes, sandbox->labels.bytes,
 		       sandbox->labels.byte_count);

@@ -221,6 +221,13 @@ static int items_copy(const struct wire *payload, const struct dsec_wire_items *
 	return 0;
 }
 
+static int fork_of(struct sandbox *sandbox, const struct create_source *source)
+{
+	sandbox->fork_of = source->id;
+	sandbox->first_image = strdup(source->first_image);
+	return sandbox->first_image ? 0 : -ENOMEM;
+}
+
 static struct status create_one(struct creation *creation, uint32_t index)
 {
 	struct part *part = creation->part;
@@ -243,6 +250,8 @@ static struct status create_one(struct creation *creation, uint32_t index)
 	r = items_copy(creation->payload, &creation->fields->labels, &sandbox->labels);
 	if (r >= 0)
 		r = items_copy(creation->payload, &creation->fields->env, &sandbox->env);
+	if (r >= 0 && creation->source)
+		r = fork_of(sandbox, creation->source);
 	if (r < 0) {
 		sandbox_free(sandbox);
 		return status_of_errno(r, "create", "labels");

@@ -21,6 +21,8 @@ struct create_source {
 	struct policy *policy;		/* used */
 	uint32_t network, network_why;
 	char image[IMAGE_NAME_MAX]; /* no user's name */
+	struct dsec_wire_id id;
+	char first_image[IMAGE_NAMES_MAX]; /* a user's name for it */
 	/* It is mounted, or cannot be: nobody needs its name any more. Once, if at all. */
 	void (*mounted)(struct create_source *source);
 	/* Of the LAST, before the part ends. */

@@ -79,6 +79,9 @@ static int source_take(struct fork *fork, const struct sandbox *sandbox)
 	source->network_why = sandbox->network_why;
 	source->policy = sandbox->policy;
 	policy_use(source->policy);
+	source->id = sandbox->id;
+	(void)snprintf(source->first_image, sizeof source->first_image, "%s",
+		       sandbox_image_name(sandbox)); /* fits */
 	image_unnamed(sandbox->shard, sandbox->id.hi, sandbox->id.lo, source->image);
 	return 0;
 }

@@ -51,11 +51,12 @@ static void answer_describe(struct answer *answer, const struct sandbox *sandbox
 		.settings = sandbox_settings(sandbox),
 		.tainted = integrity_taint(sandbox),
 		.phase_version = sandbox->phase.version,
+		.fork_of = sandbox->fork_of,
 	};
 	answer->bytes = sizeof answer->body;
 	if (sandbox->image)
-		answer->body.image = answer_add(answer, sandbox->image->name,
-						(uint32_t)strlen(sandbox->image->name));
+		answer->body.image = answer_add(answer, sandbox_image_name(sandbox),
+						(uint32_t)strlen(sandbox_image_name(sandbox)));
 	answer->body.hostname =
 		answer_add(answer, sandbox->hostname, (uint32_t)strlen(sandbox->hostname));
 	answer->body.user = answer_add(answer, sandbox->user, (uint32_t)strlen(sandbox->user));

@@ -82,13 +82,13 @@ static int words_add(const struct sandbox *sandbox, uint32_t id_base, struct ima
 	char *texts, *at;
 
 	texts = at = malloc(manifests * (size_t)MANIFEST_BYTES + OTHERS_BYTES +
-			    sizeof sandbox->image->name + bytes);
+			    strlen(sandbox_image_name(sandbox)) + bytes);
 	if (!texts)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < manifests; i++)
 		at = manifest_print(record->manifests[i], at);
 	at += sprintf(at, "ids:%u", id_base) + 1;
-	at += sprintf(at, "image:%s", sandbox->image->name) + 1;
+	at += sprintf(at, "image:%s", sandbox_image_name(sandbox)) + 1;
 	at += sprintf(at, "sandbox:%016llx%016llx", (unsigned long long)sandbox->id.hi,
 		      (unsigned long long)sandbox->id.lo) +
 	      1;

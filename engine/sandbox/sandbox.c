@@ -113,10 +113,16 @@ void sandbox_free(struct sandbox *sandbox)
 	phase_done(sandbox);
 	free(sandbox->labels.bytes);
 	free(sandbox->env.bytes);
+	free(sandbox->first_image);
 	place_give(sandbox->tenancy);
 	pool_put(&shard->sandboxes, sandbox);
 	shard->sandboxes_live--;
 	shard_check_stopped(shard);
+}
+
+const char *sandbox_image_name(const struct sandbox *sandbox)
+{
+	return sandbox->first_image ? sandbox->first_image : sandbox->image->name;
 }
 
 struct sandbox *sandbox_find(struct shard *shard, const struct tenant *viewer,

@@ -91,8 +91,10 @@ struct sandbox {
 	uint64_t ender;
 	uint32_t leaves_throttled; /* now */
 	uint64_t throttles, throttled_us;
-	struct image *image;   /* used until it is freed; NULL: not described yet */
-	struct policy *policy; /* its version, likewise; of its phase */
+	struct image *image;	     /* used until it is freed; NULL: not described yet */
+	struct dsec_wire_id fork_of; /* 0: it is none */
+	char *first_image;	     /* of a fork: what the first of them was made of */
+	struct policy *policy;	     /* its version, likewise; of its phase */
 	struct sandbox_phase phase;
 	struct still *still; /* what it wrote is being read; NULL: it is not */
 	char hostname[HOSTNAME_BYTES_MAX];
@@ -100,6 +102,9 @@ struct sandbox {
 	struct packed labels;	   /* key, value, key, … */
 	struct packed env;	   /* NAME=value, for every exec */
 };
+
+/* What it was made of, for people: a fork's own image has no name. Described. */
+const char *sandbox_image_name(const struct sandbox *sandbox);
 
 /* What its events carry: DSEC_EVENT_UNPOLICED where no policy watches its way out. */
 static inline uint16_t sandbox_event_flags(const struct sandbox *sandbox)

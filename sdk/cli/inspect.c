@@ -89,6 +89,7 @@ static json_t *inspected_json(const struct dsec_inspected *seen)
 		return object;
 	}
 	(void)json_add_bytes(object, "image", seen->image);
+	fork_add(object, seen->fork_of);
 	(void)json_add_bytes(object, "policy", seen->policy);
 	phase_add(object, seen->phase, seen->phase_version);
 	(void)json_add_bytes(object, "hostname", seen->hostname);
@@ -219,6 +220,10 @@ static void inspected_show(const struct dsec_inspected *seen)
 		return;
 	}
 	text_show("image", seen->image);
+	if (fork_is(seen->fork_of)) {
+		dsec_id_print(seen->fork_of, text);
+		line_show("fork of", text);
+	}
 	policy_show(seen);
 	(void)printf("%-12s %.*s%s%" PRIu64 "\n", "phase", (int)seen->phase.bytes,
 		     (const char *)seen->phase.data, seen->phase.bytes ? ", version " : "version ",

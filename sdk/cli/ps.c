@@ -57,6 +57,7 @@ static void row_json(const struct listing *listing, const struct dsec_row *row)
 	/* These fail on memory alone, and json_line() shows what there is. */
 	(void)json_object_set_new(object, "id", json_id(row->id));
 	(void)json_add_bytes(object, "image", row->image);
+	fork_add(object, row->fork_of);
 	(void)json_object_set_new(object, "state", json_string(state_name(row->state)));
 	(void)json_object_set_new(object, "network", json_string(network_name(row->network)));
 	(void)json_object_set_new(object, "execs_running", json_integer(row->execs_running));
@@ -114,6 +115,20 @@ static void phase_cell(struct dsec_bytes phase)
 	table_cell(&columns[PS_PHASE], phase.bytes ? phase : none);
 }
 
+/* Whose writes a fork began with is as much what it was made of. */
+static void image_cell(const struct dsec_row *row)
+{
+	auto_free char *text = NULL;
+	char id[27];
+
+	dsec_id_print(row->fork_of, id);
+	if (!fork_is(row->fork_of))
+		table_cell(&columns[PS_IMAGE], row->image);
+	else if (asprintf(&text, "%.*s, fork of %s", (int)row->image.bytes,
+			  (const char *)row->image.data, id) >= 0)
+		table_cell(&columns[PS_IMAGE], (struct dsec_bytes){ text, strlen(text) });
+}
+
 static void row_show(const struct listing *listing, const struct dsec_row *row)
 {
 	const struct line *line = look_find(&listing->look, row->id);
@@ -137,7 +152,7 @@ static void row_show(const struct listing *listing, const struct dsec_row *row)
 	integrity_text(row->tainted, integrity);
 	table_text(&columns[PS_INTEGRITY], integrity);
 	table_text(&columns[PS_NETWORK], network_name(row->network));
-	table_cell(&columns[PS_IMAGE], row->image);
+	image_cell(row);
 	tenant_cell(row);
 	labels_cell(row);
 	table_end();

@@ -120,3 +120,14 @@ void phase_add(json_t *object, struct dsec_bytes name, uint64_t version)
 				  name.bytes ? json_text(name) : json_null()); /* as all of them */
 	(void)json_object_set_new(object, "phase_version", json_amount(version));
 }
+
+bool fork_is(struct dsec_id source)
+{
+	return source.hi || source.lo;
+}
+
+void fork_add(json_t *object, struct dsec_id source)
+{
+	(void)json_object_set_new(object, "fork_of",
+				  fork_is(source) ? json_id(source) : json_null()); /* as all */
+}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dsec/dsec.h>
+#include <stdbool.h>
 
 #include "sdk/cli/json.h"
 
@@ -16,5 +17,8 @@ void settings_add(json_t *object, const struct dsec_created *settings);
 void labels_add(json_t *object, const struct dsec_label *labels, uint32_t count);
 /* "phase", null before the first move, and "phase_version". */
 void phase_add(json_t *object, struct dsec_bytes name, uint64_t version);
+bool fork_is(struct dsec_id source);
+/* "fork_of", null where it is none. */
+void fork_add(json_t *object, struct dsec_id source);
 /* "integrity": "clean" or "tainted[…]". */
 void integrity_add(json_t *object, uint32_t tainted);

@@ -83,9 +83,8 @@ static int row_take(struct event *event, struct payload payload)
 {
 	struct dsec_row *row = &event->body.row;
 	struct dsec_wire_row wire;
-	int r;
+	int r = body_take(&wire, sizeof(wire), payload);
 
-	r = body_take(&wire, sizeof(wire), payload);
 	if (r < 0)
 		return r;
 	*row = (struct dsec_row){
@@ -100,6 +99,7 @@ static int row_take(struct event *event, struct payload payload)
 		.execs_total = wire.execs_total,
 		.tainted = wire.tainted,
 		.phase_version = wire.phase_version,
+		.fork_of = { wire.fork_of.hi, wire.fork_of.lo },
 	};
 	r = ref_take(payload, wire.image, &row->image);
 	if (r >= 0)
@@ -141,6 +141,7 @@ static int inspected_take(struct event *event, struct payload payload)
 	seen->tainted = wire.tainted;
 	seen->phase_version = wire.phase_version;
 	seen->egress = wire.egress;
+	seen->fork_of = (struct dsec_id){ wire.fork_of.hi, wire.fork_of.lo };
 	return r;
 }
 

@@ -458,6 +458,7 @@ struct dsec_row {
 	struct dsec_bytes tenant;      /* whose it is, where several are seen */
 	struct dsec_bytes phase;       /* its name; empty: of the beginning */
 	uint64_t phase_version;
+	struct dsec_id fork_of; /* 0: it is none; `image` is that of the first of them */
 };
 
 /*
@@ -519,6 +520,7 @@ struct dsec_inspected {
 	struct dsec_bytes phase;       /* as in dsec_row */
 	uint64_t phase_version;
 	struct dsec_egress egress;
+	struct dsec_id fork_of; /* as in dsec_row */
 };
 
 /*

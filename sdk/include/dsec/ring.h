@@ -487,7 +487,8 @@ struct dsec_wire_row {
 	struct dsec_wire_ref tenant; /* for who sees all: whose it is */
 	uint32_t tainted, reserved0; /* as in dsec_wire_result */
 	uint64_t phase_version;
-	struct dsec_wire_ref phase; /* its name; empty: of the beginning */
+	struct dsec_wire_ref phase;  /* its name; empty: of the beginning */
+	struct dsec_wire_id fork_of; /* 0: it is none; `image` is that of the first of them */
 };
 
 /* Body of a ROW of execs. */
@@ -538,6 +539,7 @@ struct dsec_wire_inspect {
 	uint64_t phase_version;
 	struct dsec_wire_ref phase;
 	struct dsec_egress egress;
+	struct dsec_wire_id fork_of; /* as in dsec_wire_row */
 };
 
 /* Body of CAPABILITIES' DONE. */
@@ -586,7 +588,7 @@ DSEC__ASSERT(sizeof(struct dsec_wire_image_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_file_row) % 8 == 0);
 DSEC__ASSERT(sizeof(struct dsec_wire_change) == 160);
-DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 880);
+DSEC__ASSERT(sizeof(struct dsec_wire_inspect) == 896);
 
 enum { DSEC_PAYLOAD_BYTES_MAX = 1 << 20, DSEC_BUFFER_BYTES_MIN = 4096 };
 

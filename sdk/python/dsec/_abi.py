@@ -1472,6 +1472,7 @@ class Row(ctypes.Structure):
     tenant: Bytes
     phase: Bytes
     phase_version: int
+    fork_of: Id
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1489,6 +1490,7 @@ class Row(ctypes.Structure):
         ("tenant", Bytes),
         ("phase", Bytes),
         ("phase_version", ctypes.c_uint64),
+        ("fork_of", Id),
     ]
 
 
@@ -1591,6 +1593,7 @@ class Inspected(ctypes.Structure):
     phase: Bytes
     phase_version: int
     egress: Egress
+    fork_of: Id
     _fields_ = [
         ("size", ctypes.c_uint32),
         ("state", ctypes.c_uint32),
@@ -1620,6 +1623,7 @@ class Inspected(ctypes.Structure):
         ("phase", Bytes),
         ("phase_version", ctypes.c_uint64),
         ("egress", Egress),
+        ("fork_of", Id),
     ]
 
 

@@ -167,6 +167,7 @@ class SandboxInfo:
     phase: str
     phase_version: int
     tainted: frozenset[str]
+    fork_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +257,7 @@ class Inspection:
     phase_version: int
     tainted: frozenset[str]
     egress: Egress
+    fork_of: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +491,11 @@ def sandbox_info(event: _abi.Event) -> SandboxInfo:
         labels_of(row.labels, row.label_count), str(named(_abi.NETWORKS, row.network)),
         row.age_ms / 1000, row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running,
         row.execs_total, text(row.tenant), text(row.phase), row.phase_version,
-        anomalies(row.tainted))
+        anomalies(row.tainted), fork_source(row.fork_of))
+
+
+def fork_source(value: _abi.Id) -> str | None:
+    return id_text(value) if value.hi or value.lo else None
 
 
 def exec_info(event: _abi.Event) -> ExecInfo:
@@ -530,7 +536,7 @@ def inspection_of(event: _abi.Event) -> Inspection:
         known(row.oom_kills), usage_of(row), settings_of(row.settings), text(row.image),
         text(row.hostname), text(row.user), labels_of(row.labels, row.label_count),
         text(row.policy), text(row.phase), row.phase_version, anomalies(row.tainted),
-        egress_of(row.egress))
+        egress_of(row.egress), fork_source(row.fork_of))
 
 
 def egress_of(row: Any) -> Egress:

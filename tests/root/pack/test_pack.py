@@ -304,11 +304,19 @@ class PackTest(unittest.TestCase):
             seen.add(said[3])
             shown = json.loads(self.good("--json", "inspect", copy))
             self.assertEqual(shown["labels"], {"task": "9"})
+            self.assertEqual((shown["image"], shown["fork_of"]), ("base", one))
+        listed = {row["id"]: (row["image"], row["fork_of"]) for row in
+                  map(json.loads, self.good("ps", "--json").splitlines())}
+        self.assertEqual([listed[copy] for copy in made], [("base", one)] * 3)
+        self.assertEqual(listed[one], ("base", None))
+        self.assertIn(f"base, fork of {one}", self.good("ps"))
         self.assertEqual(len(seen), 3)  # of host names
         for at, copy in enumerate(made):
             self.assertEqual(self.sh(copy, "cat /w/new"), f"{at}\n")
         self.assertEqual(self.sh(one, "cat /w/new"), "written\n")
         again, = self.fork(made[1], 1)  # a fork of a fork
+        shown = json.loads(self.good("--json", "inspect", again))
+        self.assertEqual((shown["image"], shown["fork_of"]), ("base", made[1]))
         self.assertEqual(self.sh(again, "cat /w/new /tmp/t"), "1\nof tmp\n")
         self.assertEqual(self.names() & {"early", "x"}, set())
         self.assertTrue(eventually(lambda: not [*(self.images / ".fork").iterdir()]))
