@@ -20,10 +20,13 @@ from test_image_engine import DSEC, RUN_S, Engine, busybox, eventually  # noqa: 
 TOOLS = ("sh cat ls rm mkdir ln mv cp sleep touch dd true false echo test mkfifo chmod head "
          "printf setfattr hostname base64 tr wc").split()
 SECRET = "the-secret-that-was-deleted"
-# In front of dsec-store: what makes `early` begins, and comes to nothing by itself.
+# In front of dsec-store: `early` begins, `late` is made, and both come to nothing by themselves.
 STORE = """#!/bin/sh
-case "$5" in *early) sleep 600;; esac
-exec {} "$@"
+case "$5" in
+*early) sleep 600;;
+*late) {program} "$@"; sleep 600;;
+esac
+exec {program} "$@"
 """
 
 
@@ -62,7 +65,7 @@ class PackTest(unittest.TestCase):
         cls.images = cls.folder / "images"
         base_make(cls.folder, cls.images)
         cls.store = cls.folder / "store"
-        cls.store.write_text(STORE.format(BUILD / "engine/dsec-store"))
+        cls.store.write_text(STORE.format(program=BUILD / "engine/dsec-store"))
         cls.store.chmod(0o755)
         cls.green = cls.folder / "green.sock"
         cls.blue = cls.folder / "blue.sock"
@@ -340,10 +343,10 @@ class PackTest(unittest.TestCase):
 
     # ---- early ends ----
 
-    def begun(self, one, *words, engine=None):
-        """A pack on its way, while its sandbox stands still."""
+    def begun(self, one, *words, engine=None, name="early"):
+        """A pack on its way: `early`, while its sandbox stands still, or `late`, when it is read."""
         engine = engine or self.engine
-        child = engine.start("image", "pack", one, "--name", "early", *words)
+        child = engine.start("image", "pack", one, "--name", name, *words)
         self.addCleanup(child.communicate)
         self.addCleanup(child.kill)
         self.assertTrue(eventually(lambda: b"sleep" in b"".join(self.shown(engine))), "it runs")
@@ -361,7 +364,7 @@ class PackTest(unittest.TestCase):
 
     def check_nothing_came_of_it(self, one):
         self.check_nothing_is_left()
-        self.assertNotIn("early", self.names())
+        self.assertEqual({"early", "late"} & self.names(), set())
         self.assertEqual(self.sh(one, "echo goes on"), "goes on\n")
 
     def test_nothing_begins_while_a_sandbox_stands_still(self):
@@ -386,13 +389,37 @@ class PackTest(unittest.TestCase):
 
     def test_a_job_that_is_killed_costs_itself_alone(self):
         one = self.sandbox()
-        child = self.begun(one)
-        for group in self.engine.groups():
-            for pid in (group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-        self.assertIn(b"program was killed", child.communicate(timeout=RUN_S)[1])
-        self.check_nothing_came_of_it(one)
+        for name in ("early", "late"):
+            with self.subTest(name):
+                child = self.begun(one, name=name)
+                for group in self.engine.groups():
+                    for pid in (group / "cgroup.procs").read_text().split():
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(int(pid), signal.SIGKILL)
+                self.assertIn(b"program was killed", child.communicate(timeout=RUN_S)[1])
+                self.check_nothing_came_of_it(one)
+
+    def test_an_engine_that_is_killed_midway_leaves_nothing_to_the_next(self):
+        for name in ("early", "late"):
+            with self.subTest(name):
+                engine = Engine(self.folder, f"killed-{name}", self.images, "--store-program",
+                                self.store)
+                self.addCleanup(engine.stop)
+                one = engine.dsec("create", "base", "-q").stdout.decode().strip()
+                child = self.begun(one, engine=engine, name=name)
+                os.kill(engine.child(), signal.SIGKILL)
+                child.kill()  # it would wait for the next engine
+                child.communicate(timeout=RUN_S)
+                self.assertTrue(eventually(lambda: engine.dsec("ps", "-q").returncode == 0))
+                self.assertTrue(eventually(lambda: not engine.groups()), engine.groups())
+                scratch = self.images / ".import"
+                self.assertTrue(eventually(lambda: not [*scratch.glob(f"{engine.instance}*/*")]),
+                                [*scratch.glob("*/*")])
+                for left in engine.dsec("ps", "-q").stdout.decode().split():
+                    ran = engine.dsec("exec", left, "--", "echo", "goes on")
+                    self.assertEqual(ran.stdout, b"goes on\n", ran.stderr)
+                self.assertEqual({"early", "late"} & self.names(), set())
+                self.assertFalse([*self.images.glob("early.*"), *self.images.glob("late.*")])
 
     def test_a_sandbox_that_is_destroyed_ends_its_pack(self):
         one = self.sandbox()

@@ -1,7 +1,7 @@
 /*
- * dsec-store pack as the engine starts it, over an upper directory with all that a sandbox can leave
- * there: killed at many calls, and on a disk that fills at every size. Afterwards the store is right,
- * and gc takes what is left over.
+ * dsec-store pack as the engine starts it, over an upper directory with all that a sandbox can
+ * leave there: killed at many calls, and on a disk that fills at every size. Afterwards the store
+ * is right, and gc takes what is left over.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
