@@ -491,11 +491,8 @@ def sandbox_info(event: _abi.Event) -> SandboxInfo:
         labels_of(row.labels, row.label_count), str(named(_abi.NETWORKS, row.network)),
         row.age_ms / 1000, row.idle_ms / 1000, seconds(row.ttl_ms, 1000), row.execs_running,
         row.execs_total, text(row.tenant), text(row.phase), row.phase_version,
-        anomalies(row.tainted), fork_source(row.fork_of))
-
-
-def fork_source(value: _abi.Id) -> str | None:
-    return id_text(value) if value.hi or value.lo else None
+        anomalies(row.tainted),
+        id_text(row.fork_of) if row.fork_of.hi or row.fork_of.lo else None)
 
 
 def exec_info(event: _abi.Event) -> ExecInfo:
@@ -536,7 +533,8 @@ def inspection_of(event: _abi.Event) -> Inspection:
         known(row.oom_kills), usage_of(row), settings_of(row.settings), text(row.image),
         text(row.hostname), text(row.user), labels_of(row.labels, row.label_count),
         text(row.policy), text(row.phase), row.phase_version, anomalies(row.tainted),
-        egress_of(row.egress), fork_source(row.fork_of))
+        egress_of(row.egress),
+        id_text(row.fork_of) if row.fork_of.hi or row.fork_of.lo else None)
 
 
 def egress_of(row: Any) -> Egress:
