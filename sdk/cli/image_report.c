@@ -107,7 +107,7 @@ static void share_print(FILE *out, uint64_t part, uint64_t all)
 		(void)fprintf(out, " (%u%%)", (unsigned)(100.0 * (double)part / (double)all));
 }
 
-static void blobs_print(FILE *out, const json_t *report, const char *what, const char *keys[2])
+static void blobs_print(FILE *out, const json_t *report, const char *what, const char *const keys[2])
 {
 	const uint64_t here = number_of(report, keys[1]);
 	const uint64_t all = number_of(report, "new_bytes") + number_of(report, "shared_bytes");
@@ -123,8 +123,8 @@ static void blobs_print(FILE *out, const json_t *report, const char *what, const
 
 static void transfer_print(FILE *out, const json_t *report)
 {
-	static const char *moved[] = { "new_blobs", "new_bytes" };
-	static const char *there[] = { "shared_blobs", "shared_bytes" };
+	static const char *const moved[] = { "new_blobs", "new_bytes" };
+	static const char *const there[] = { "shared_blobs", "shared_bytes" };
 
 	blobs_print(out, report, "copied: ", moved);
 	blobs_print(out, report, "there already: ", there);
