@@ -14,7 +14,6 @@ import test_engine_serve as serve
 
 CHUNK, MEGABYTE = serve.CHUNK, 1 << 20
 DELAY_US = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
-PROGRAMS = serve.neighbour.BUILD / "tests/root/image"
 SIZE = 64 * MEGABYTE - 4 * MEGABYTE
 FILES, FILE_BYTES = 200, 256 << 10  # 50 MB, as a start reads them: many files in no order
 ROUNDS = 3
@@ -28,7 +27,7 @@ class Figures(serve.ServedTest):
     """Reads of a sandbox's file from outside, so that only the file systems are in the way."""
 
     def far(self):
-        process = subprocess.Popen([PROGRAMS / "delayed_remote", self.remote.blobs, str(DELAY_US)],
+        process = subprocess.Popen([serve.neighbour.BUILD / "tests/unit/delayed_remote", self.remote.blobs, str(DELAY_US)],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.addCleanup(process.wait, timeout=10)
         self.addCleanup(process.stdin.close)
@@ -52,7 +51,7 @@ class Figures(serve.ServedTest):
 
     def readers(self, fd, threads, size, places):
         """Seconds of all reads, and microseconds of the median one."""
-        ran = subprocess.run([PROGRAMS / "readers", str(fd), str(threads), str(size)],
+        ran = subprocess.run([serve.neighbour.BUILD / "tests/root/image/readers", str(fd), str(threads), str(size)],
                              input="\n".join(map(str, places)), pass_fds=[fd], text=True,
                              stdout=subprocess.PIPE, timeout=100, check=True)
         return map(float, ran.stdout.split())
