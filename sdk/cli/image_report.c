@@ -107,7 +107,8 @@ static void share_print(FILE *out, uint64_t part, uint64_t all)
 		(void)fprintf(out, " (%u%%)", (unsigned)(100.0 * (double)part / (double)all));
 }
 
-static void blobs_print(FILE *out, const json_t *report, const char *what, const char *const keys[2])
+static void blobs_print(FILE *out, const json_t *report, const char *what,
+			const char *const keys[2])
 {
 	const uint64_t here = number_of(report, keys[1]);
 	const uint64_t all = number_of(report, "new_bytes") + number_of(report, "shared_bytes");
