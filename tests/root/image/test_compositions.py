@@ -197,7 +197,7 @@ class CompositionsTest(unittest.TestCase):
         self.assertEqual(list((self.images / ".import").glob("*hangtest*")), [])
 
     def program(self, name, before):
-        """The store's program, behind some lines of shell. Their words are its own: $6 is the first part."""
+        """The store's program, behind some lines of shell. Descriptor 0 has the parts, each with a NUL."""
         program = self.folder / name
         program.write_text(f"#!/bin/sh\n{before}\nexec {neighbour.BUILD}/engine/dsec-store \"$@\"\n")
         program.chmod(0o755)
@@ -229,7 +229,8 @@ class CompositionsTest(unittest.TestCase):
         manifests = {name: record_of(self.images / f"{name}.erofs")["manifests"][0].split(":")[1]
                      for name in names}
         order, go, door = self.folder / "order", self.folder / "go", self.folder / "green.sock"
-        program = self.program("turns-program", f"echo $7 >>{order}\nwhile [ ! -e {go} ]; do sleep 0.05; done")
+        program = self.program("turns-program", f"tr '\\0' '\\n' </proc/self/fd/0 | sed -n 2p >>{order}\n"
+                               f"while [ ! -e {go} ]; do sleep 0.05; done")
         engine = neighbour.Engine(self.folder, "turntest", self.images, "--store-program", program,
                                   "--tenant", f"name=green,socket={door}")
         self.addCleanup(engine.stop)
