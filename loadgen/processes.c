@@ -248,6 +248,17 @@ int namespaces_add(struct namespaces *namespaces, int32_t pid, bool is_held)
 	return r;
 }
 
+static int link_collect_vault(void *context, int directory, const char *name, uint64_t inode)
+{
+	(void)directory;
+	return strcmp(name, "mnt") && strcmp(name, "net") ? 0 : namespace_add(context, inode);
+}
+
+int namespaces_add_vault(struct namespaces *namespaces, int32_t pid)
+{
+	return links_walk(pid, "ns", link_collect_vault, namespaces);
+}
+
 /* ---- mounts of namespaces that are held ---- */
 
 struct mount_count {

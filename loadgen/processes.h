@@ -31,6 +31,8 @@ struct namespaces {
 
 /* Those this process is in, and with is_held those it has descriptors of. What ended is skipped. */
 int namespaces_add(struct namespaces *namespaces, int32_t pid, bool is_held);
+/* The two that a worker makes for itself: of mounts, and of the network. */
+int namespaces_add_vault(struct namespaces *namespaces, int32_t pid);
 bool namespaces_have(const struct namespaces *namespaces, uint64_t inode);
 void namespaces_done(struct namespaces *namespaces);
 

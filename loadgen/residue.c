@@ -222,15 +222,24 @@ static void process_look(const struct residue *residue, const struct process *pr
 			 process->parent);
 }
 
-/* What a worker that was started meanwhile is in itself is its own, and ends with it. */
+/* A worker that was started meanwhile: it has a vault of its own, which ends with it. */
+static bool is_new_worker(const struct residue *residue, const struct process *process)
+{
+	return process->state != 'Z' && !processes_find(&residue->processes, process) &&
+	       !is_in_slot(process->pid) && is_engine_program(residue, process->pid);
+}
+
 static int namespaces_of_workers(const struct residue *residue, const struct processes *now,
-				 struct namespaces *ret)
+				 struct residue_report *report, struct namespaces *ret)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < now->count && !r; i++)
-		if (!is_in_slot(now->items[i].pid) && is_engine_program(residue, now->items[i].pid))
-			r = namespaces_add(ret, now->items[i].pid, false);
+	for (size_t i = 0; i < now->count && !r; i++) {
+		if (!is_new_worker(residue, &now->items[i]))
+			continue;
+		report->workers_new++;
+		r = namespaces_add_vault(ret, now->items[i].pid);
+	}
 	return r;
 }
 
@@ -238,7 +247,7 @@ static int namespaces_look(const struct residue *residue, const struct processes
 			   struct residue_report *report)
 {
 	struct namespaces found = { 0 }, workers = { 0 };
-	int r = namespaces_of_workers(residue, now, &workers);
+	int r = namespaces_of_workers(residue, now, report, &workers);
 
 	for (size_t i = 0; i < now->count && !r; i++)
 		r = namespaces_add(&found, now->items[i].pid, true);
@@ -333,8 +342,12 @@ static int outside_look(const struct residue *residue, struct residue_report *re
 
 static void vault_look(const struct residue *residue, struct residue_report *report)
 {
-	/* One more for the image, which the first sandbox may have brought. */
-	uint64_t allowed = residue->vault_mounts + RESIDUE_SLOT_MOUNTS * report->slots + 1;
+	/*
+	 * One more for the image, which the first sandbox may have brought, and the root of each
+	 * new worker's vault.
+	 */
+	uint64_t allowed = residue->vault_mounts + RESIDUE_SLOT_MOUNTS * report->slots + 1 +
+			   report->workers_new;
 
 	if (report->vault_mounts <= allowed)
 		return;

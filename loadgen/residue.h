@@ -18,7 +18,8 @@ struct residue_report {
 	uint64_t namespaces; /* with members or descriptors, that an idle engine did not have */
 	uint64_t mounts;     /* in the vault above what slots may have, or out on the machine */
 	uint64_t slots, slots_populated, vault_mounts; /* for people */
-	char first[RESIDUE_TEXT_BYTES];		       /* what was found first */
+	uint64_t workers_new;		/* that were started since; each has a vault of its own */
+	char first[RESIDUE_TEXT_BYTES]; /* what was found first */
 };
 
 /*

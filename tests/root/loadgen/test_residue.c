@@ -284,7 +284,8 @@ Test(residue, namespace_with_a_member_is_seen)
 
 	tell(&fake, ORDER_NAMESPACE);
 	report = look(&fake);
-	cr_assert_eq(report.namespaces, 2);
+	cr_assert_eq(report.namespaces, 2, "%u, first %s", (unsigned int)report.namespaces,
+		     report.first);
 	tell(&fake, ORDER_KILL);
 	tell(&fake, ORDER_REAP);
 	report = look(&fake);
