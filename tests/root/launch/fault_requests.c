@@ -135,6 +135,17 @@ static void narrower(struct harness *h, struct fault_case *c)
 	expect(walls_make(&policy, &(struct walls_wish){ 0 }, &c->fd) == 0);
 }
 
+/* With a filter in it. */
+static void filtered(struct harness *h, struct fault_case *c)
+{
+	static const struct guard_rule rule = { .kind = GUARD_RULE_PROCESS,
+						.value = GUARD_PROCESS_PTRACE };
+	const struct guard_policy policy = { .number = 1, .rule_count = 1, .rules = &rule };
+
+	(void)h;
+	expect(walls_make(&policy, &(struct walls_wish){ 0 }, &c->fd) == 0);
+}
+
 static void narrow_fill(struct harness *h, struct fault_case *c, struct launch_request *q)
 {
 	(void)h;
@@ -400,6 +411,7 @@ const struct fault_request fault_requests[] = {
 	{ "freeze", LAUNCH_FREEZE, 0, busy, NULL, slot_stands_still },
 	{ "thaw", LAUNCH_THAW, 0, frozen, NULL, slot_runs },
 	{ "narrow", LAUNCH_NARROW, LAUNCH_WALLS, narrower, narrow_fill, bin_is_read_only },
+	{ "bind to a filter", LAUNCH_BIND, LAUNCH_WALLS, filtered, NULL, NULL },
 };
 /* clang-format on */
 
