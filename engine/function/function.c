@@ -279,9 +279,11 @@ static void image_ready(struct image_want *want, int result)
 {
 	struct registering *registering = container_of(want, struct registering, image);
 	struct part *part = registering->part;
-	struct status s = result < 0 ? image_status("function", result) : STATUS_OK;
+	struct status s = STATUS_OK;
 	int r;
 
+	if (result < 0)
+		s = image_want_status(want, result, "function", part->detail, sizeof part->detail);
 	if (!s.code && part->shard->stopping)
 		s = status_of_errno(-ECANCELED, "function", "cancel");
 	if (s.code || !*registering->policy.name) {

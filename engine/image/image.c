@@ -378,6 +378,7 @@ static void image_loaded(struct image_load *load, int result)
 	struct control *control = load->control;
 
 	want->mount_fd = load->mount_fd;
+	memcpy(want->missing, load->devices.missing, sizeof want->missing);
 	free(load);
 	if (result >= 0) {
 		want_loaded(control, want);
@@ -408,6 +409,7 @@ static int want_load(struct control *control, struct image_want *want)
 	if (r == -EAGAIN)
 		return r;
 	want->mount_fd = load->mount_fd;
+	memcpy(want->missing, load->devices.missing, sizeof want->missing);
 	free(load);
 	return r;
 }

@@ -99,8 +99,9 @@ struct image_want {
 	struct shard *shard;
 	struct node *node;
 	char name[IMAGE_NAMES_MAX];
-	uint32_t tenant; /* whose: what is made for it takes turns with others' */
-	bool is_ours;	 /* the name is none that users may write */
+	char missing[DIGEST_HEX_BYTES]; /* -ENOMEDIUM: the segment that is not here */
+	uint32_t tenant;		/* whose: what is made for it takes turns with others' */
+	bool is_ours;			/* the name is none that users may write */
 	int result, mount_fd;
 	struct image *image; /* result 0: used from now on, until image_put() */
 	/*
@@ -115,6 +116,11 @@ struct image_want {
 
 /* Why there is none, for who wants one; error: negative, of ready(). */
 struct status image_status(const char *table, int error);
+/* The same of a want, with what it misses; `detail` lives as long as the status. */
+struct status image_want_status(const struct image_want *want, int error, const char *table,
+				char *detail, size_t bytes);
+/* It is the name or the image itself: whoever asks, on whatever shard, is told the same. */
+bool image_error_is_final(int error);
 /* 0: want->image is used; or -EAGAIN: ready() will be called. */
 int image_get(struct image_want *want);
 /* Once more, and once less. */

@@ -5,26 +5,38 @@
 #include "engine/image/image.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "dsec/ring.h"
 
 static const struct {
 	int error;
-	uint32_t code; /* the caller's fault; 0: not theirs, and the error says which */
+	uint32_t code; /* 0: another time, or for another shard, it may be well */
+	uint32_t blame;
 	const char *detail;
 } reasons[] = {
-	{ ENOENT, DSEC_ABSENT, "no such image; see the engine's --images directory" },
-	{ EINVAL, DSEC_INVALID,
+	{ ENOENT, DSEC_ABSENT, DSEC_BLAME_CALLER,
+	  "no such image; see the engine's --images directory" },
+	{ EINVAL, DSEC_INVALID, DSEC_BLAME_CALLER,
 	  "letters, digits and . _ - : in parts separated by /; + joins several" },
-	{ E2BIG, DSEC_INVALID, "at most 128 images joined by +, and what they are of" },
-	{ ENODATA, DSEC_INVALID, "one of those joined by + is not of the store: import it anew" },
-	{ ETIMEDOUT, DSEC_DEADLINE, "the composition took longer to make than --compose-timeout" },
-	{ EPIPE, 0, "what was making the composition was killed: see the log" },
-	{ EMEDIUMTYPE, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
-	{ EBADMSG, DSEC_FAILED, "the image's file is not EROFS, damaged or cut off" },
-	{ ETXTBSY, DSEC_CONFLICT, "its file was written to in place, under sandboxes that use it" },
-	{ ENOMEDIUM, DSEC_FAILED, "contents of the image are not on this node: see the log" },
-	{ ENOTBLK, 0, "no image can be mounted from that file system: --images on ext4 or xfs" },
+	{ E2BIG, DSEC_INVALID, DSEC_BLAME_CALLER,
+	  "at most 128 images joined by +, and what they are of" },
+	{ ENODATA, DSEC_INVALID, DSEC_BLAME_CALLER,
+	  "one of those joined by + is not of the store: import it anew" },
+	{ ETIMEDOUT, DSEC_DEADLINE, DSEC_BLAME_CALLER,
+	  "the composition took longer to make than --compose-timeout" },
+	{ EPIPE, 0, DSEC_BLAME_PLATFORM,
+	  "what was making the composition was killed: see the log" },
+	{ EMEDIUMTYPE, DSEC_FAILED, DSEC_BLAME_PLATFORM,
+	  "the image's file is not EROFS, damaged or cut off" },
+	{ EBADMSG, DSEC_FAILED, DSEC_BLAME_PLATFORM,
+	  "the image's file is not EROFS, damaged or cut off" },
+	{ ETXTBSY, DSEC_CONFLICT, DSEC_BLAME_CALLER,
+	  "its file was written to in place, under sandboxes that use it" },
+	{ ENOMEDIUM, DSEC_FAILED, DSEC_BLAME_PLATFORM,
+	  "contents of the image are not on this node: see the log" },
+	{ ENOTBLK, 0, DSEC_BLAME_PLATFORM,
+	  "no image can be mounted from that file system: --images on ext4 or xfs" },
 };
 
 struct status image_status(const char *table, int error)
@@ -35,10 +47,30 @@ struct status image_status(const char *table, int error)
 		if (reasons[i].error != -error)
 			continue;
 		s.detail = reasons[i].detail;
-		if (!reasons[i].code)
-			break;
-		s.code = reasons[i].code;
-		s.blame = DSEC_BLAME_CALLER;
+		s.code = reasons[i].code ? reasons[i].code : s.code;
+		s.blame = (uint16_t)reasons[i].blame;
 	}
 	return s;
+}
+
+struct status image_want_status(const struct image_want *want, int error, const char *table,
+				char *detail, size_t bytes)
+{
+	struct status s = image_status(table, error);
+
+	if (error != -ENOMEDIUM)
+		return s;
+	(void)snprintf(detail, bytes,
+		       "contents of the image are not on this node: segment %.12s, see the log",
+		       want->missing);
+	s.detail = detail;
+	return s;
+}
+
+bool image_error_is_final(int error)
+{
+	for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+		if (reasons[i].error == -error)
+			return reasons[i].code != 0;
+	return false;
 }

@@ -332,9 +332,9 @@ static void image_ready(struct image_want *want, int result)
 	if (creation->source)
 		creation->source->mounted(creation->source);
 	if (result < 0) {
-		s = image_status("create", result);
+		s = image_want_status(want, result, "create", part->detail, sizeof part->detail);
 		/* Wrong for all, and told once; else another shard may have made its part. */
-		if (s.blame == DSEC_BLAME_CALLER) {
+		if (s.blame == DSEC_BLAME_CALLER || image_error_is_final(result)) {
 			quota_give(tenancy_of(part), QUOTA_CREATES, part->count - creation->excess);
 			creation_end(creation, &s);
 			return;

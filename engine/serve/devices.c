@@ -59,6 +59,10 @@ static void use_ready(struct serve_use *use)
 	devices->fds[use - devices->uses] = use->result;
 	if (use->result < 0)
 		devices->error = use->result;
+	if (use->result == -ENOENT) { /* it is the segment's, not the image's */
+		devices->error = -ENOMEDIUM;
+		digest_hex(use->segment.digest, devices->missing);
+	}
 	if (!--devices->pending)
 		devices->ready(devices, devices->error);
 }
@@ -115,7 +119,10 @@ static int device_open(struct devices *devices, const struct devices_ask *ask, u
 		return r;
 	log_error("image segment cannot be used segment=%s err=%s", tag,
 		  r == -EBADMSG ? "it has another size" : strerror(-r));
-	return r == -ENOENT ? -ENOMEDIUM : r;
+	if (r != -ENOENT)
+		return r;
+	digest_hex(digest, devices->missing);
+	return -ENOMEDIUM;
 }
 
 int devices_open(struct devices *devices, const struct devices_ask *ask)

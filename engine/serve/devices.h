@@ -18,6 +18,7 @@ struct devices {
 	struct serve_use *uses; /* of what is not in the store: one per device, or none */
 	uint32_t pending;
 	int error;
+	char missing[DIGEST_HEX_BYTES]; /* -ENOMEDIUM: this segment */
 };
 
 struct devices_ask {

@@ -143,7 +143,8 @@ class DevicesTest(unittest.TestCase):
         image = bytearray(self.image)
         tag(image, self.slot, "f" * 64)
         self.put("missing", image)
-        self.refused("missing", "not on this node", "f" * 64)
+        self.refused("missing", "not on this node: segment ffffffffffff", "f" * 64)
+        self.refused("missing", "[platform]", "f" * 64)
 
     @not_emulated
     def test_a_segment_of_another_size_or_kind_is_refused(self):

@@ -25,7 +25,7 @@ def scratch(file):
     return open(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=3), "wb")
 assert os.path.isdir("/proc/self/fd/4") and all(map(str.isdigit, sys.argv[2:5]))
 frame(1)
-if name == "hangs":
+if name == "hangs" or os.path.exists(sys.argv[0] + ".hangs"):
     os.fork()
     time.sleep(600)
 if verb == "compose":
@@ -160,6 +160,26 @@ class JobTest(unittest.TestCase):
         child = self.engine.start("image", "verify", "hangs", "--timeout", "300ms")
         self.assertIn(b"deadline", child.communicate(timeout=RUN_S)[1])
         self.check_nothing_is_left()
+
+    def test_an_interrupt_of_every_long_verb_cancels_it_and_leaves_nothing(self):
+        hangs = self.folder / "store.hangs"
+        hangs.touch()
+        self.addCleanup(hangs.unlink)
+        before = [row["name"] for row in self.good("ls")]
+        for words in (("import", "-", "--name", "new"), ("compose", "new", "base", "base"), ("gc",),
+                      ("verify",), ("verify", "base"), ("push", "base", "oci:/srv/none.example"),
+                      ("pull", "oci:/srv/none.example", "new"), ("hotset",)):
+            with self.subTest(" ".join(words)):
+                child = self.engine.start("image", *words, stdin=subprocess.PIPE)
+                self.assertTrue(eventually(self.engine.groups), "it runs")
+                group, = self.engine.groups()
+                self.assertTrue(eventually((group / "cgroup.procs").read_text), "a process of it")
+                child.send_signal(signal.SIGINT)
+                out, said = child.communicate(timeout=RUN_S)
+                self.assertIn(b"cancelled", said)
+                self.assertEqual((child.returncode, out), (128 + signal.SIGINT, b""))
+                self.check_nothing_is_left()
+        self.assertEqual([row["name"] for row in self.good("ls")], before)
 
     def test_a_killed_program_is_told(self):
         child = self.engine.start("image", "verify", "hangs", stdin=subprocess.DEVNULL)
